@@ -114,6 +114,39 @@ func (b *Binding) Annotations(pluginVersion string) map[string][]byte {
 // not domain names, then for missing and malformed ones, and only then for
 // values that differ (design: identity, order of checks, steps 4 and 5).
 func (b *Binding) CheckAnnotations(got map[string][]byte) error {
+	if b.matches(got) {
+		return nil
+	}
+	return b.problem(got)
+}
+
+// matches reports whether got is what this provider writes: exactly the
+// contract's annotations with the expected values. Nearly every request is; the
+// others are told apart by problem, which may still accept them.
+func (b *Binding) matches(got map[string][]byte) bool {
+	found := 0
+	for i, a := range annotations {
+		value, present := got[a.key]
+		want := b.annotations[i]
+		switch {
+		case !present && b.requires(i):
+			return false
+		case !present:
+			continue
+		case i == indexPluginVersion:
+			if !isPrintable(string(value)) {
+				return false
+			}
+		case want == "" || string(value) != want:
+			return false
+		}
+		found++
+	}
+	return found == len(got)
+}
+
+// problem makes every check of the contract in its order.
+func (b *Binding) problem(got map[string][]byte) error {
 	for key := range got {
 		if !IsDomainName(key) {
 			return &AnnotationError{Problem: AnnotationInvalid}

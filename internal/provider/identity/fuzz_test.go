@@ -43,6 +43,9 @@ func FuzzCheckAnnotations(f *testing.F) {
 		before, had := m[key]
 		m[key] = value
 		err := b.CheckAnnotations(m)
+		if slow := b.problem(m); (err == nil) != (slow == nil) {
+			t.Fatalf("%q = %q: the short way says %v, the long one %v", key, value, err, slow)
+		}
 		// One annotation was replaced or added: it is accepted only when it is a
 		// foreign domain name, the plugin version, or what it was before.
 		allowed := !contract[key] && IsDomainName(key) ||

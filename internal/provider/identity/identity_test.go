@@ -228,6 +228,7 @@ func TestCheckAnnotations(t *testing.T) {
 		{"other namespace hash", withNS, set(annotationNamespaceHash, Hash("team/b")), AnnotationMismatch, annotationNamespaceHash},
 		{"namespace hash, none configured", plain, set(annotationNamespaceHash, Hash("team/a")), AnnotationMismatch, annotationNamespaceHash},
 		{"malformed namespace hash, none configured", plain, set(annotationNamespaceHash, "x"), AnnotationInvalid, annotationNamespaceHash},
+		{"empty namespace hash, none configured", plain, set(annotationNamespaceHash, ""), AnnotationInvalid, annotationNamespaceHash},
 		{"malformed wins over mismatch", plain, func(m map[string][]byte) {
 			m[annotationProvider] = []byte("other")
 			m[annotationKeyHash] = []byte("x")
@@ -239,6 +240,9 @@ func TestCheckAnnotations(t *testing.T) {
 			m := b.Annotations("v1.0.0")
 			c.edit(m)
 			err := b.CheckAnnotations(m)
+			if slow := b.problem(m); (err == nil) != (slow == nil) {
+				t.Fatalf("the short way says %v, the long one %v", err, slow)
+			}
 			if c.problem == 0 {
 				if err != nil {
 					t.Fatalf("refused: %v", err)
