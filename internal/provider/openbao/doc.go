@@ -1,0 +1,16 @@
+// Package openbao is the connection to one OpenBao: one address, one trust
+// anchor, one namespace, one pool of kept-alive connections. It sends single
+// requests and turns whatever goes wrong into one cause of package fault
+// (design: openbao).
+//
+// What never happens here: a request goes anywhere but to the configured
+// address (no proxy, no redirect, no environment variable); a failed request is
+// sent again; a certificate is accepted because the system trusts it; an answer
+// is read beyond its limit; an error holds a URL, a token or a word that
+// OpenBao wrote. net/http alone may pick another pooled connection when the one
+// that it chose turns out to be dead before a byte of the request was sent, or
+// before a byte of the answer to a read arrived.
+//
+// Packages auth, transit and the diagnostics call it. It knows no token's life
+// (auth) and no engine's answers (transit).
+package openbao

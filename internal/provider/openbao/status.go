@@ -1,0 +1,112 @@
+package openbao
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/baokms/baokms/internal/provider/fault"
+)
+
+// statusFailure classifies an answer that is not 2xx (design: openbao, what the
+// server really answers). OpenBao's text is looked at only where the status
+// tells too little, and never becomes part of the error.
+func (x exchange) statusFailure(status int, body []byte) *fault.Error {
+	cause, detail := classify(x.op, status, body)
+	f := fault.New(cause, x.op.Words(), "%s", detail)
+	f.HTTPStatus = status
+	return f
+}
+
+func classify(op Operation, status int, body []byte) (fault.Cause, string) {
+	switch {
+	case status >= 300 && status < 400:
+		return fault.Unavailable, "it answered with a redirect, which is refused: let the standby nodes forward requests, " +
+			"or set openbao.address to the active node"
+	case status == 429:
+		return fault.RateLimited, "raise the rate limit quota that covers this provider"
+	case status == 503:
+		return fault.Sealed, "unseal it, or check the load balancer in front of it"
+	case status >= 500:
+		return fault.Unavailable, "it failed on its own side: see OpenBao's log"
+	case status < 400:
+		return fault.Unavailable, "the answer makes no sense: check what answers at openbao.address"
+	case op.isLogin():
+		return classifyLogin(op, status, body)
+	case status == 401 || status == 403:
+		return fault.Unauthenticated, ""
+	case status == 404:
+		return classifyMissing(op, body)
+	case status == 400 && (op == Encrypt || op == Decrypt):
+		return classifyTransit(op, body)
+	}
+	return fault.RequestRefused, "see OpenBao's audit log"
+}
+
+func classifyLogin(op Operation, status int, body []byte) (fault.Cause, string) {
+	switch {
+	case status == 404 && says(body, textNoRoute):
+		return fault.LoginRejected, "no login method is mounted there: correct " + op.mountField()
+	case op == JWTLogin:
+		return fault.LoginRejected, "OpenBao refused the JWT or the role: compare auth.jwt.role and its bound claims with the JWT's"
+	}
+	return fault.LoginRejected, "OpenBao refused the login: compare the role with what the provider presents"
+}
+
+// Fragments of OpenBao's texts, seen on 2.6.2. The second list covers Transit's
+// refusals of a ciphertext: the oldest forks word the first of them
+// "invalid ciphertext: unable to decrypt".
+const (
+	textNoRoute = "no handler for route"
+	textNoKey   = "encryption key not found"
+)
+
+var (
+	textsCiphertext = []string{
+		"message authentication failed",
+		"invalid ciphertext",
+		"version is disallowed by policy",
+	}
+	textsVersion = []string{
+		"requested version for encryption is higher than the latest key version",
+		"requested version for encryption is less than the minimum encryption key version",
+	}
+)
+
+func classifyMissing(op Operation, body []byte) (fault.Cause, string) {
+	switch {
+	case says(body, textNoRoute):
+		return fault.KeyMissing, "nothing is mounted there: correct " + op.mountField()
+	case op == UpsertRead:
+		return fault.KeyMissing, "the mount does not know this setting: it must be a Transit mount of a current OpenBao"
+	}
+	return fault.KeyMissing, "create the key, or correct transit.keyName"
+}
+
+func classifyTransit(op Operation, body []byte) (fault.Cause, string) {
+	switch {
+	case says(body, textNoKey):
+		return fault.KeyMissing, "create the key, or correct transit.keyName"
+	case op == Decrypt && says(body, textsCiphertext...):
+		return fault.CiphertextRefused, ""
+	case op == Encrypt && says(body, textsVersion...):
+		return fault.RequestRefused, "the key version is outside the key's limits: check its min_encryption_version"
+	}
+	return fault.RequestRefused, "see OpenBao's audit log"
+}
+
+// says reports whether one of OpenBao's error texts in body contains one of the
+// fragments. A body of another form says nothing.
+func says(body []byte, fragments ...string) bool {
+	var answer struct{ Errors []string }
+	if json.Unmarshal(body, &answer) != nil {
+		return false
+	}
+	for _, text := range answer.Errors {
+		for _, fragment := range fragments {
+			if strings.Contains(text, fragment) {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,104 @@
+package openbao
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/baokms/baokms/internal/provider/fault"
+)
+
+// The table of design openbao, "what the server really answers", and what
+// stands around an OpenBao.
+func TestStatusFailures(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		op     Operation
+		status int
+		text   string
+		cause  fault.Cause
+		detail string
+	}{
+		{"encrypt without the key", Encrypt, 400, "encryption key not found", fault.KeyMissing, "transit.keyName"},
+		{"decrypt without the key", Decrypt, 400, "encryption key not found", fault.KeyMissing, "transit.keyName"},
+		{"no key", MetadataRead, 404, "", fault.KeyMissing, "transit.keyName"},
+		{"no mount", MetadataRead, 404, `no handler for route "canary/keys/canary". route entry not found.`, fault.KeyMissing, "transit.mountPath"},
+		{"no mount for encrypt", Encrypt, 404, "no handler for route", fault.KeyMissing, "transit.mountPath"},
+		{"no such setting", UpsertRead, 404, "", fault.KeyMissing, "must be a Transit mount"},
+		{"wrong associated data", Decrypt, 400, "cipher: message authentication failed", fault.CiphertextRefused, ""},
+		{"no prefix", Decrypt, 400, "invalid ciphertext: no prefix", fault.CiphertextRefused, ""},
+		{"above latest", Decrypt, 400, "invalid ciphertext: version is too new", fault.CiphertextRefused, ""},
+		{"altered, older server", Decrypt, 400, "invalid ciphertext: unable to decrypt", fault.CiphertextRefused, ""},
+		{"below the minimum", Decrypt, 400, "ciphertext or signature version is disallowed by policy (too old)", fault.CiphertextRefused, ""},
+		{"encrypt above latest", Encrypt, 400, "requested version for encryption is higher than the latest key version", fault.RequestRefused, "min_encryption_version"},
+		{"encrypt below minimum", Encrypt, 400, "requested version for encryption is less than the minimum encryption key version", fault.RequestRefused, "min_encryption_version"},
+		{"the ciphertext's texts on encrypt", Encrypt, 400, "invalid ciphertext: no prefix", fault.RequestRefused, ""},
+		{"other 400", Decrypt, 400, canaryText, fault.RequestRefused, "audit log"},
+		{"405", Encrypt, 405, "unsupported operation", fault.RequestRefused, "audit log"},
+		{"400 on a read", MetadataRead, 400, "encryption key not found", fault.RequestRefused, "audit log"},
+		{"401", Encrypt, 401, "", fault.Unauthenticated, "HTTP 401"},
+		{"no token", Decrypt, 403, "permission denied", fault.Unauthenticated, "HTTP 403"},
+		{"policy", MetadataRead, 403, "1 error occurred:\n\t* permission denied\n\n", fault.Unauthenticated, "HTTP 403"},
+		{"bad JWT", JWTLogin, 400, "error validating token: " + canaryText, fault.LoginRejected, "auth.jwt.role"},
+		{"unknown role", JWTLogin, 400, `role "canary" could not be found`, fault.LoginRejected, "auth.jwt.role"},
+		{"login denied", JWTLogin, 403, "permission denied", fault.LoginRejected, "auth.jwt.role"},
+		{"no login mount", JWTLogin, 404, "no handler for route", fault.LoginRejected, "auth.jwt.mountPath"},
+		{"no certificate mount", CertLogin, 404, "no handler for route", fault.LoginRejected, "auth.cert.mountPath"},
+		{"bad certificate", CertLogin, 400, "invalid certificate", fault.LoginRejected, "OpenBao refused the login"},
+		{"renewal denied", TokenRenewSelf, 403, "permission denied", fault.Unauthenticated, ""},
+		{"quota", Encrypt, 429, "request path \"canary\": rate limit quota exceeded", fault.RateLimited, "quota"},
+		{"quota on login", JWTLogin, 429, "rate limit quota exceeded", fault.RateLimited, "quota"},
+		{"sealed", Encrypt, 503, "Vault is sealed", fault.Sealed, "unseal"},
+		{"sealed on login", JWTLogin, 503, "Vault is sealed", fault.Sealed, "unseal"},
+		{"500", Encrypt, 500, canaryText, fault.Unavailable, "OpenBao's log"},
+		{"502", Decrypt, 502, canaryText, fault.Unavailable, "OpenBao's log"},
+		{"472 of a standby", Encrypt, 472, "", fault.RequestRefused, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var requests atomic.Int32
+			conn := open(t, serve(t, func(w http.ResponseWriter, _ *http.Request) {
+				requests.Add(1)
+				w.WriteHeader(c.status)
+				text := ""
+				if c.text != "" {
+					text = `"` + strings.NewReplacer(`"`, `\"`, "\n", `\n`, "\t", `\t`).Replace(c.text) + `"`
+				}
+				_, _ = io.WriteString(w, `{"errors":[`+text+`]}`)
+			}))
+			_, err := conn.Call(t.Context(), endpoint(t, conn, c.op), NewSecret(canaryToken), post())
+			assertFault(t, err, c.cause, c.detail)
+			if n := requests.Load(); n != 1 {
+				t.Errorf("%d requests were sent, want 1", n)
+			}
+		})
+	}
+}
+
+func TestErrorTextsOfOtherForms(t *testing.T) {
+	for _, body := range []string{
+		"", "null", "[]", `{"errors":null}`, `{"errors":"encryption key not found"}`, `{"errors":[1]}`,
+		"<html>encryption key not found</html>", `{"errors":["encryption key not found"`,
+	} {
+		if cause, _ := classify(Encrypt, 400, []byte(body)); cause != fault.RequestRefused {
+			t.Errorf("%q: cause %q, want %q", body, cause.Text(), fault.RequestRefused.Text())
+		}
+	}
+}
+
+func FuzzClassify(f *testing.F) {
+	f.Add("transit_decrypt", 400, []byte(`{"errors":["cipher: message authentication failed"]}`))
+	f.Add("jwt_login", 404, []byte(`{"errors":["no handler for route"]}`))
+	f.Add("transit_metadata_read", 302, []byte(`<html>`))
+	f.Add("", 0, []byte(nil))
+	f.Fuzz(func(t *testing.T, op string, status int, body []byte) {
+		cause, detail := classify(Operation(op), status, body)
+		if cause == fault.Unknown || cause == fault.None || cause == fault.PolicyDenied {
+			t.Errorf("cause %d for status %d", cause, status)
+		}
+		if len(detail) > 200 {
+			t.Errorf("the detail %q does not come from this package", detail)
+		}
+	})
+}

@@ -1,0 +1,74 @@
+package transit
+
+import (
+	"slices"
+	"strconv"
+)
+
+// KeyType is the only type of key that the provider uses.
+const KeyType = "aes256-gcm96"
+
+// keyTypes are the types that may be named in a report; whatever else OpenBao
+// answers is not repeated.
+var keyTypes = []string{
+	"aes128-gcm96", KeyType, "chacha20-poly1305", "xchacha20-poly1305",
+	"ed25519", "ecdsa-p256", "ecdsa-p384", "ecdsa-p521",
+	"rsa-2048", "rsa-3072", "rsa-4096", "hmac", "managed_key",
+	"ml-dsa", "slh-dsa", "hybrid", "aes128-cmac", "aes256-cmac",
+}
+
+// ProfileViolation is one way in which a key breaks the profile.
+type ProfileViolation struct {
+	// Field is OpenBao's name of the field, as in a read of the key.
+	Field string
+	// Want and Got are the field's values, in OpenBao's words.
+	Want, Got string
+	// Fix is the next step.
+	Fix string
+}
+
+// String is "field is got and must be want: fix".
+func (v ProfileViolation) String() string {
+	return v.Field + " is " + v.Got + " and must be " + v.Want + ": " + v.Fix
+}
+
+// Next steps. A key cannot be made another one, and an exportable key may have
+// been exported already.
+const (
+	fixNewKey = "create another key and give it a new transit.keyIdScope.keyLineageId"
+	fixConfig = "set it with an update of the key's config"
+)
+
+// CheckProfile returns every violation of the key profile (design: openbao,
+// metadata view and key profile), none for a good key. AutoRotatePeriod is not
+// part of it: it is for doctor to find. The mount's disable_upsert is not the
+// key's and read apart.
+func (k Key) CheckProfile() []ProfileViolation {
+	var found []ProfileViolation
+	if k.Type != KeyType {
+		got := "another type"
+		if slices.Contains(keyTypes, k.Type) {
+			got = k.Type
+		}
+		found = append(found, ProfileViolation{"type", KeyType, got, fixNewKey})
+	}
+	for _, f := range []struct {
+		name      string
+		got, want bool
+		fix       string
+	}{
+		{"derived", k.Derived, false, fixNewKey},
+		{"convergent_encryption", k.ConvergentEncryption, false, fixNewKey},
+		{"exportable", k.Exportable, false, fixNewKey},
+		{"allow_plaintext_backup", k.AllowPlaintextBackup, false, fixNewKey},
+		{"deletion_allowed", k.DeletionAllowed, false, fixConfig},
+		{"soft_deleted", k.SoftDeleted, false, "restore the key in OpenBao"},
+		{"supports_encryption", k.SupportsEncryption, true, fixNewKey},
+		{"supports_decryption", k.SupportsDecryption, true, fixNewKey},
+	} {
+		if f.got != f.want {
+			found = append(found, ProfileViolation{f.name, strconv.FormatBool(f.want), strconv.FormatBool(f.got), f.fix})
+		}
+	}
+	return found
+}
