@@ -1,0 +1,8 @@
+package stack
+
+import "syscall"
+
+// ownGroup puts a child in a process group of its own and has the kernel kill it when this program dies.
+func ownGroup() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+}
