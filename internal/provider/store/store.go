@@ -1,0 +1,236 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/baokms/baokms/internal/provider/registry"
+	"github.com/baokms/baokms/internal/provider/securefile"
+)
+
+// Suffixes of the files beside the state file.
+const (
+	checkpointSuffix = ".checkpoint"
+	lockSuffix       = ".lock"
+	temporarySuffix  = ".tmp"
+)
+
+// Store is the exclusive writer of one registry's files. It is not safe for
+// concurrent use: it has one caller, the one writer.
+type Store struct {
+	path string // of the state file
+	name string // its base name
+	open func(path string) (directory, error)
+	id   dirID // the directory that was locked
+	lock *os.File
+
+	confirmed *registry.Registry // the last document known to be durable, nil before the first
+	attempt   *registry.Registry // a save that failed and may have changed a file
+	conflict  *ConflictError     // found while completing an attempt; stays
+}
+
+// Open takes the lock on the state at path and removes what an interrupted save
+// may have left under a temporary name. It returns a *LockedError when another
+// process holds the lock, and an *Error for an unsafe directory or lock file.
+// The caller must Close the Store.
+func Open(path string) (*Store, error) {
+	if err := securefile.CheckPath(path, "state file"); err != nil {
+		return nil, err
+	}
+	if path == filepath.Dir(path) {
+		return nil, &Error{path, "is a directory", "set state.path to a file", nil}
+	}
+	d, err := openDirectory(filepath.Dir(path))
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	s := &Store{path: path, name: filepath.Base(path), id: d.ID()}
+	s.open = s.openLocked
+	if s.lock, err = acquire(d.(*osDirectory), path+lockSuffix, s.name+lockSuffix); err != nil {
+		return nil, err
+	}
+	for _, name := range []string{s.name, s.name + checkpointSuffix} {
+		if err := removeTemporary(d, name); err != nil {
+			s.lock.Close()
+			return nil, &Error{s.file(name + temporarySuffix), "a leftover temporary file cannot be removed", "remove it", err}
+		}
+	}
+	return s, nil
+}
+
+// Close releases the lock. The files stay.
+func (s *Store) Close() error { return s.lock.Close() }
+
+// file is the full path of a name in the state directory.
+func (s *Store) file(name string) string { return filepath.Join(filepath.Dir(s.path), name) }
+
+// openLocked opens the state directory and makes sure that the lock file in it
+// is the one that is locked: with another file under its name, a second writer
+// could have started.
+func (s *Store) openLocked(path string) (directory, error) {
+	d, err := openDirectory(path)
+	if err != nil {
+		return nil, err
+	}
+	if d.ID() == s.id && !isNamed(s.lock, d.(*osDirectory).fd, s.name+lockSuffix) {
+		d.Close()
+		return nil, &ConflictError{&Error{s.path + lockSuffix, "the lock file was removed or replaced while it was locked",
+			"make sure that no other process writes this state, restart the provider, and never delete the lock file", nil}}
+	}
+	return d, nil
+}
+
+// directory opens the state directory and makes sure that it is still the one
+// that was locked.
+func (s *Store) directory() (directory, error) {
+	d, err := s.open(filepath.Dir(s.path))
+	if err != nil {
+		return nil, err
+	}
+	if d.ID() != s.id {
+		d.Close()
+		return nil, &ConflictError{&Error{filepath.Dir(s.path), "the state directory was replaced while the provider runs",
+			"put the original directory back, or check the files in the new one; then restart the provider", nil}}
+	}
+	return d, nil
+}
+
+// Load reads the registry that the files hold, for a configuration with this
+// fingerprint. It returns nil when there is no state at all, which is a fresh
+// node, and completes a save that was interrupted; when that fails it returns a
+// *SaveError and may be called again. Every other disagreement is an *Error, and
+// the files stay as they are (design: registry, files).
+//
+// Load is for the start. Once a registry was loaded or a save begun, changed
+// files are a conflict and not a new truth, so it refuses.
+func (s *Store) Load(fingerprint string) (*registry.Registry, error) {
+	if s.confirmed != nil || s.attempt != nil {
+		return nil, &Error{s.path, "a registry was already loaded or saved", "report this as a defect", nil}
+	}
+	d, err := s.directory()
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	state, cp, err := s.readBoth(d)
+	if err != nil || state == nil {
+		return nil, err
+	}
+	if state.Fingerprint() != fingerprint {
+		return nil, &Error{s.path, fmt.Sprintf("belongs to another configuration: its fingerprint is %s, the configuration's is %s", state.Fingerprint(), fingerprint),
+			"restore the configuration that this state was made with, or point state.path elsewhere; compare the output of 'config' across nodes", nil}
+	}
+	complete, err := s.agree(state, cp)
+	if err != nil {
+		return nil, err
+	}
+	if !complete {
+		if err := s.write(d, state); err != nil {
+			return nil, err
+		}
+	} else if err := d.Sync(); err != nil {
+		// The save that made the files equal may have failed at its last barrier.
+		return nil, &Error{filepath.Dir(s.path), "the state directory cannot be synced", "check the file system's health", err}
+	}
+	s.confirmed = state
+	return state, nil
+}
+
+// readBoth reads the state file and the checkpoint. Both are nil when neither
+// file exists.
+func (s *Store) readBoth(d directory) (*registry.Registry, *checkpoint, error) {
+	cpName := s.name + checkpointSuffix
+	stateDoc, err := s.read(d, s.name, registry.MaxSize)
+	if err != nil {
+		return nil, nil, err
+	}
+	cpDoc, err := s.read(d, cpName, maxCheckpointSize)
+	if err != nil {
+		return nil, nil, err
+	}
+	var cp *checkpoint
+	if cpDoc != nil {
+		c, err := decodeCheckpoint(cpDoc)
+		if err != nil {
+			return nil, nil, &Error{s.file(cpName), "the checkpoint " + err.Error(), "restore the state file and the checkpoint from one backup", nil}
+		}
+		cp = &c
+	}
+	if stateDoc == nil {
+		if cp != nil {
+			return nil, nil, &Error{s.path, fmt.Sprintf("the state file is missing, but its checkpoint names generation %d", cp.Generation),
+				"restore the state file of that generation from a backup", nil}
+		}
+		return nil, nil, nil
+	}
+	state, err := registry.Decode(stateDoc)
+	if err != nil {
+		return nil, nil, &Error{s.path, "the state file " + err.Error(), "restore the state file and the checkpoint from one backup", nil}
+	}
+	return state, cp, nil
+}
+
+// agree applies the load rules to a state and its checkpoint. complete is false
+// when the state is an interrupted save that has yet to be completed.
+func (s *Store) agree(state *registry.Registry, cp *checkpoint) (complete bool, err error) {
+	fail := func(problem, fix string) error { return &Error{s.path, problem, fix, nil} }
+	gen := state.Generation()
+	switch {
+	case cp == nil && gen == 1:
+		return false, nil
+	case cp == nil:
+		return false, fail(fmt.Sprintf("the checkpoint is missing, and the state file is at generation %d", gen),
+			"restore the checkpoint that belongs to it from a backup")
+	case gen == cp.Generation && state.Hash() == cp.Hash:
+		return true, nil
+	case state.Succeeds(cp.Generation, cp.Hash):
+		return false, nil
+	case gen < cp.Generation:
+		return false, fail(fmt.Sprintf("the state file is at generation %d, but the checkpoint has confirmed generation %d: the state file is an older copy", gen, cp.Generation),
+			"restore the state file of the newest generation")
+	case gen-1 > cp.Generation:
+		return false, fail(fmt.Sprintf("the state file is at generation %d, but the checkpoint is at %d: the checkpoint is an older copy", gen, cp.Generation),
+			"restore the checkpoint that belongs to the state file")
+	}
+	return false, fail(fmt.Sprintf("the state file at generation %d does not follow from the checkpoint at generation %d: the files come from two histories", gen, cp.Generation),
+		"restore the state file and the checkpoint from one backup of this node")
+}
+
+// read returns a file's content, nil when the file does not exist.
+func (s *Store) read(d directory, name string, limit int64) ([]byte, error) {
+	path := s.file(name)
+	f, err := d.Open(name)
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		return nil, nil
+	case errors.Is(err, unix.ELOOP):
+		return nil, &Error{path, "is a symbolic link", "replace it with the file itself", nil}
+	case err != nil:
+		return nil, &Error{path, "cannot be opened", fmt.Sprintf("it must be a regular file owned by user %d", os.Geteuid()), err}
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return nil, &Error{path, "cannot be examined", "", err}
+	case !info.regular:
+		return nil, &Error{path, "is not a regular file", "restore the file from a backup", nil}
+	case info.owner != os.Geteuid():
+		return nil, &Error{path, fmt.Sprintf("is owned by user %d", info.owner), fmt.Sprintf("make user %d its owner after checking the content", os.Geteuid()), nil}
+	case info.mode&^0o600 != 0:
+		return nil, &Error{path, fmt.Sprintf("has mode %04o", info.mode), "run chmod 0600 on it after checking the content", nil}
+	case info.size > limit:
+		return nil, &Error{path, fmt.Sprintf("is larger than %d bytes", limit), "restore the file from a backup", nil}
+	}
+	doc, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err != nil {
+		return nil, &Error{path, "cannot be read", "check the file system's health", err}
+	}
+	return doc, nil
+}
