@@ -47,7 +47,7 @@ func classifyLogin(op Operation, status int, body []byte) (fault.Cause, string) 
 	case status == 404 && says(body, textNoRoute):
 		return fault.LoginRejected, "no login method is mounted there: correct " + op.mountField()
 	case op == JWTLogin:
-		return fault.LoginRejected, "OpenBao refused the JWT or the role: compare auth.jwt.role and its bound claims with the JWT's"
+		return fault.LoginRejected, "OpenBao refused the JWT, the role or the auth mount: check auth.jwt.mountPath, and compare auth.jwt.role and its bound claims with the JWT's"
 	}
 	return fault.LoginRejected, "OpenBao refused the login: compare the role with what the provider presents"
 }
@@ -79,13 +79,13 @@ func classifyMissing(op Operation, body []byte) (fault.Cause, string) {
 	case op == UpsertRead:
 		return fault.KeyMissing, "the mount does not know this setting: it must be a Transit mount of a current OpenBao"
 	}
-	return fault.KeyMissing, "create the key, or correct transit.keyName"
+	return fault.KeyMissing, "create the key before the first start, or correct transit.keyName; a key that was in use must be restored from a backup of OpenBao, never created again"
 }
 
 func classifyTransit(op Operation, body []byte) (fault.Cause, string) {
 	switch {
 	case says(body, textNoKey):
-		return fault.KeyMissing, "create the key, or correct transit.keyName"
+		return fault.KeyMissing, "create the key before the first start, or correct transit.keyName; a key that was in use must be restored from a backup of OpenBao, never created again"
 	case op == Decrypt && says(body, textsCiphertext...):
 		return fault.CiphertextRefused, ""
 	case op == Encrypt && says(body, textsVersion...):

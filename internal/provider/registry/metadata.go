@@ -46,8 +46,11 @@ type Rejection struct {
 }
 
 func (r *Rejection) Error() string {
-	return fmt.Sprintf("%s: %s: %s", r.Problem, versionList(r.Versions), r.Detail)
+	return string(r.Problem) + ": " + r.Text()
 }
+
+// Text is the error without its code.
+func (r *Rejection) Text() string { return versionList(r.Versions) + ": " + r.Detail }
 
 func versionList(versions []int) string {
 	if len(versions) == 0 {
@@ -102,7 +105,7 @@ func (r *Registry) Validate(md Metadata, rejectRollback bool) error {
 			"OpenBao no longer lists a version that this registry keeps; restore the key with all its versions"}
 	case len(blocked) > 0:
 		return &Rejection{VersionsBlocked, blocked, fmt.Sprintf(
-			"min_decryption_version %d or min_available_version %d forbids decryption of a version that was not retired on this node; lower the minimum, or retire the versions first",
+			"min_decryption_version %d or min_available_version %d forbids decryption of a version that this node still needs; lower the minimum in OpenBao",
 			md.MinDecryption, md.MinAvailable)}
 	}
 	return nil

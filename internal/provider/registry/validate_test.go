@@ -40,7 +40,7 @@ func TestValidate(t *testing.T) {
 			delete(md.CreatedAtUnix, 1)
 			delete(md.CreatedAtUnix, 2)
 		}),
-			problem: registry.VersionsBlocked, versions: []int{2}, words: []string{"versions_blocked: Transit version 2:", "min_decryption_version 3", "lower the minimum, or retire"}},
+			problem: registry.VersionsBlocked, versions: []int{2}, words: []string{"versions_blocked: Transit version 2:", "min_decryption_version 3", "lower the minimum in OpenBao"}},
 		{name: "decryption minimum above several", md: set(func(md *registry.Metadata) {
 			md.MinDecryption = 4
 			delete(md.CreatedAtUnix, 2)

@@ -9,6 +9,7 @@
 package status
 
 import (
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -91,18 +92,20 @@ type Facts struct {
 type View struct {
 	facts   Facts
 	reasons []Reason // all but staleness, in the order in which they are told
-	stale   []Reason // the same with StatusStale first
+	stale   []Reason // the same and StatusStale
 }
 
 // New judges facts once, for everything but their age.
 func New(f Facts) *View {
 	v := &View{facts: f}
 	for _, r := range []Reason{f.startReason(), f.Persistence.Reason, f.metadataReason(), f.deepReason()} {
-		if r != "" {
+		if r != "" && !slices.Contains(v.reasons, r) {
 			v.reasons = append(v.reasons, r)
 		}
 	}
-	v.stale = append([]Reason{StatusStale}, v.reasons...)
+	// Staleness comes last: the first reason is what the API server is told, and
+	// what made the metadata stale says more.
+	v.stale = append(slices.Clone(v.reasons), StatusStale)
 	return v
 }
 

@@ -51,13 +51,14 @@ func TestJudge(t *testing.T) {
 		{"no deep probe yet", edit(func(f *Facts) { f.Deep = Deep{} }), []Reason{DeepProbePending}},
 		{"deep probe of another key", edit(func(f *Facts) { f.Deep.KeyID = "obk2.other" }), []Reason{DeepProbePending}},
 		{"deep probe failed", edit(func(f *Facts) { f.Deep.Reason = DeepProbeFailed }), []Reason{DeepProbeFailed}},
+		{"one code from both probes", edit(func(f *Facts) { f.Metadata.Reason, f.Deep.Reason = AuthFailed, AuthFailed }), []Reason{AuthFailed}},
 		{"save failed", edit(func(f *Facts) { f.Persistence = Persistence{StateSaveFailed, true} }), []Reason{StateSaveFailed}},
 		{"save failed, exception holds", edit(func(f *Facts) { f.Persistence.Degraded = true }), nil},
 		{"all at once", edit(func(f *Facts) {
 			f.Persistence.Reason = StateConflict
 			f.Metadata = Metadata{ValidatedAt: now.Add(-time.Hour), Reason: ProfileInvalid}
 			f.Deep.Reason = DeepProbeInvalid
-		}), []Reason{StatusStale, StateConflict, ProfileInvalid, DeepProbeInvalid}},
+		}), []Reason{StateConflict, ProfileInvalid, DeepProbeInvalid, StatusStale}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
