@@ -1,0 +1,324 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"io"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/baokms/baokms/internal/provider/config"
+	"github.com/baokms/baokms/internal/provider/serve"
+	"github.com/baokms/baokms/internal/provider/version"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// golden compares got with a file under testdata.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	file := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("differs from %s; got:\n%s", file, got)
+	}
+}
+
+// outcome is what a command line left behind.
+type outcome struct {
+	code           int
+	stdout, stderr string
+}
+
+// command runs a command line in this process.
+func command(t *testing.T, env map[string]string, args ...string) outcome {
+	t.Helper()
+	return commandWith(t, env, func(context.Context, serve.Options) error {
+		t.Error("serve was called")
+		return nil
+	}, args...)
+}
+
+func commandWith(t *testing.T, env map[string]string, run func(context.Context, serve.Options) error, args ...string) outcome {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	a := &app{stdout: &stdout, stderr: &stderr, getenv: func(k string) string { return env[k] }, serve: run}
+	code := a.run(t.Context(), args)
+	return outcome{code, stdout.String(), stderr.String()}
+}
+
+// configFile is a private copy of testdata/config.yaml, with replacements.
+func configFile(t *testing.T, oldnew ...string) string {
+	t.Helper()
+	b, err := os.ReadFile("testdata/config.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(path, []byte(strings.NewReplacer(oldnew...).Replace(string(b))), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestConfigGolden(t *testing.T) {
+	path := configFile(t)
+	for output, file := range map[string]string{"text": "config.golden.yaml", "json": "config.golden.json"} {
+		got := command(t, nil, "config", "--config", path, "--output", output)
+		if got.code != exitOK || got.stderr != "" {
+			t.Fatalf("%s: exit %d, stderr %q", output, got.code, got.stderr)
+		}
+		golden(t, file, got.stdout)
+	}
+	if text, plain := command(t, nil, "config", "--config", path, "--output", "text"), command(t, nil, "config", "--config", path); text != plain {
+		t.Errorf("text is not the default: %+v", plain)
+	}
+}
+
+// What config prints as text is a configuration file itself.
+func TestConfigTextIsAFile(t *testing.T) {
+	text := command(t, nil, "config", "--config", configFile(t)).stdout
+	again := filepath.Join(t.TempDir(), "again.yaml")
+	if err := os.WriteFile(again, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := command(t, nil, "config", "--config", again); got.stdout != text || got.code != exitOK {
+		t.Errorf("printed again it is\n%s%s", got.stdout, got.stderr)
+	}
+}
+
+func TestConfigFromTheEnvironment(t *testing.T) {
+	env := map[string]string{
+		config.EnvConfig: configFile(t), config.EnvLogLevel: "debug", config.EnvMetricsAddress: "127.0.0.1:9001", config.EnvHealthAddress: "127.0.0.1:9002",
+	}
+	var report struct {
+		APIVersion, Kind, Fingerprint string
+		Config                        struct {
+			Server  struct{ MetricsAddress, HealthAddress string }
+			Logging struct{ Level string }
+		}
+	}
+	got := command(t, env, "config", "--output=json")
+	if err := json.Unmarshal([]byte(got.stdout), &report); err != nil {
+		t.Fatalf("%v: %+v", err, got)
+	}
+	c := report.Config
+	if c.Logging.Level != "debug" || c.Server.MetricsAddress != "127.0.0.1:9001" || c.Server.HealthAddress != "127.0.0.1:9002" {
+		t.Errorf("got %+v", c)
+	}
+	if report.APIVersion != "provider.kms.baokms.io/v1alpha1" || report.Kind != "EffectiveConfiguration" || !strings.HasPrefix(report.Fingerprint, "cfg1.") {
+		t.Errorf("got %+v", report)
+	}
+	// The flag wins over the environment.
+	env[config.EnvConfig] = "/nowhere/config.yaml"
+	if got := command(t, env, "config", "--config", configFile(t)); got.code != exitOK {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	good := configFile(t)
+	open := configFile(t)
+	if err := os.Chmod(open, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	wrong := configFile(t, "v1alpha1", "v2", "auth/jwt", "jwt", "clusterId: workload-a", "clusterId: ''")
+	cases := []struct {
+		name   string
+		args   []string
+		env    map[string]string
+		code   int
+		stderr []string // one prefix for each line
+	}{
+		{"nothing", nil, nil, exitUsage, []string{"bao-kms-provider: name a command", "Run 'bao-kms-provider --help'"}},
+		{"an unknown command", []string{"bogus"}, nil, exitUsage, []string{`bao-kms-provider: unknown command "bogus"`, "Run 'bao-kms-provider --help'"}},
+		{"an unknown subcommand", []string{"config", "bogus"}, nil, exitUsage, []string{`bao-kms-provider: unknown command "bogus" for "bao-kms-provider config"`, "Run 'bao-kms-provider config --help'"}},
+		{"an unknown flag", []string{"config", "--bogus"}, nil, exitUsage, []string{"bao-kms-provider: unknown flag: --bogus", "Run 'bao-kms-provider config --help'"}},
+		{"an unknown output", []string{"config", "--output", "xml"}, nil, exitUsage, []string{`bao-kms-provider: invalid argument "xml" for "--output" flag: write text or json`, "Run"}},
+		{"a flag without value", []string{"config", "--config"}, nil, exitUsage, []string{"bao-kms-provider: flag needs an argument: --config", "Run"}},
+		{"policy without a name", []string{"policy"}, nil, exitUsage, []string{"bao-kms-provider: name the policy to print: openbao", "Run 'bao-kms-provider policy --help'"}},
+		{"policy of something else", []string{"policy", "vault"}, nil, exitUsage, []string{`bao-kms-provider: unknown command "vault"`, "Run"}},
+		{"too many arguments", []string{"version", "now"}, nil, exitUsage, []string{`bao-kms-provider: unknown command "now"`, "Run"}},
+		{"an unknown shell", []string{"completion", "csh"}, nil, exitUsage, []string{`bao-kms-provider: unknown command "csh"`, "Run"}},
+		{"no shell", []string{"completion"}, nil, exitUsage, []string{"bao-kms-provider: name a shell: bash, fish, powershell, zsh", "Run"}},
+		{"--dev elsewhere", []string{"config", "--dev"}, nil, exitUsage, []string{"bao-kms-provider: unknown flag: --dev", "Run"}},
+
+		{"no file", []string{"config", "--config", good + ".missing"}, nil, exitConfiguration, []string{"bao-kms-provider: configuration file " + good + ".missing: does not exist"}},
+		{"no file in the environment", []string{"policy", "openbao"}, map[string]string{config.EnvConfig: "relative.yaml"}, exitConfiguration, []string{"bao-kms-provider: configuration file relative.yaml: the path is relative"}},
+		{"an open file", []string{"config", "--config", open}, nil, exitConfiguration, []string{"bao-kms-provider: configuration file " + open + ": has mode 0644; run chmod 0640"}},
+		{"three problems", []string{"config", "--config", wrong}, nil, exitConfiguration, []string{
+			"bao-kms-provider: configuration file " + wrong + " has 3 problems:", "  line 1: configVersion must be", "  line 12: auth.jwt.mountPath does not", "  line 20: transit.keyIdScope.clusterId is empty"}},
+		{"the same for a policy", []string{"policy", "openbao", "--config", wrong}, nil, exitConfiguration, []string{
+			"bao-kms-provider: configuration file " + wrong + " has 3 problems:", "  line 1: ", "  line 12: ", "  line 20: "}},
+		{"a bad override", []string{"config", "--config", good}, map[string]string{config.EnvLogLevel: "loud"}, exitConfiguration, []string{
+			"bao-kms-provider: configuration file " + good + " has a problem:", "  logging.level has a bad value in the environment variable BAO_KMS_PROVIDER_LOG_LEVEL"}},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			got := command(t, c.env, c.args...)
+			if got.code != c.code || got.stdout != "" {
+				t.Errorf("exit %d, want %d; stdout %q, want none", got.code, c.code, got.stdout)
+			}
+			lines := strings.Split(strings.TrimSuffix(got.stderr, "\n"), "\n")
+			if len(lines) != len(c.stderr) {
+				t.Fatalf("stderr has %d lines, want %d:\n%s", len(lines), len(c.stderr), got.stderr)
+			}
+			for i, want := range c.stderr {
+				if !strings.HasPrefix(lines[i], want) {
+					t.Errorf("stderr line %d is %q, want %q", i, lines[i], want)
+				}
+			}
+		})
+	}
+}
+
+func TestServe(t *testing.T) {
+	refused := &config.Error{Problems: []config.Problem{{Field: "a.b", Text: "is wrong", Fix: "write c"}}}
+	cases := []struct {
+		name   string
+		err    error
+		code   int
+		stderr string
+	}{
+		{"a clean end", nil, exitOK, ""},
+		{"a failure", errors.New("OpenBao: cannot be reached; check openbao.address"), exitRuntime, "bao-kms-provider: OpenBao: cannot be reached; check openbao.address\n"},
+		{"a refused configuration", refused, exitConfiguration, "bao-kms-provider: the configuration has a problem:\n  a.b is wrong; write c\n"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			var got serve.Options
+			end := commandWith(t, nil, func(ctx context.Context, o serve.Options) error {
+				if ctx.Err() != nil {
+					t.Error("the context has ended already")
+				}
+				got = o
+				return c.err
+			}, "serve", "--config", "/a.yaml", "--dev")
+			if end != (outcome{c.code, "", c.stderr}) {
+				t.Errorf("got %+v, want exit %d and %q", end, c.code, c.stderr)
+			}
+			if got.ConfigPath != "/a.yaml" || !got.Dev || got.Build != version.Get() || got.Logs == nil {
+				t.Errorf("options are %+v", got)
+			}
+		})
+	}
+}
+
+// Without flags serve is not in development mode and reads the usual file.
+func TestServeDefaults(t *testing.T) {
+	for env, want := range map[string]string{"": "/etc/openbao-kms/config.yaml", "/env.yaml": "/env.yaml"} {
+		var got serve.Options
+		commandWith(t, map[string]string{config.EnvConfig: env}, func(_ context.Context, o serve.Options) error {
+			got = o
+			return nil
+		}, "serve")
+		if got.ConfigPath != want || got.Dev {
+			t.Errorf("options are %+v, want the path %s", got, want)
+		}
+	}
+}
+
+func TestPolicyOpenBao(t *testing.T) {
+	got := command(t, nil, "policy", "openbao", "--config", configFile(t))
+	if got.code != exitOK || got.stderr != "" {
+		t.Fatalf("got %+v", got)
+	}
+	for _, path := range []string{"transit/prod/keys/kms-workload-a", "transit/prod/config/keys", "transit/prod/encrypt/kms-workload-a", "transit/prod/decrypt/kms-workload-a"} {
+		if !strings.Contains(got.stdout, "path \""+path+"\" {") {
+			t.Errorf("no rule for %s in\n%s", path, got.stdout)
+		}
+	}
+}
+
+func TestSchema(t *testing.T) {
+	got := command(t, nil, "config", "schema")
+	want, err := config.Schema()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != (outcome{exitOK, string(want), ""}) {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestVersion(t *testing.T) {
+	v := version.Get()
+	got := command(t, nil, "version")
+	want := "version:    " + v.Version + "\ncommit:     " + v.Commit + "\nbuild date: " + v.BuildDate + "\ndirty:      false\ngo version: " + v.GoVersion + "\n"
+	if v.Dirty {
+		want = strings.Replace(want, "false", "true", 1)
+	}
+	if got != (outcome{exitOK, want, ""}) {
+		t.Errorf("got %+v, want %q", got, want)
+	}
+	var report map[string]any
+	if err := json.Unmarshal([]byte(command(t, nil, "version", "--output", "json").stdout), &report); err != nil {
+		t.Fatal(err)
+	}
+	if wantReport := map[string]any{"apiVersion": "provider.kms.baokms.io/v1alpha1", "kind": "Version", "version": v.Version,
+		"commit": v.Commit, "buildDate": v.BuildDate, "dirty": v.Dirty, "goVersion": v.GoVersion}; !reflect.DeepEqual(report, wantReport) {
+		t.Errorf("got %v, want %v", report, wantReport)
+	}
+}
+
+// Every command of ours explains itself, with an example, and exits with 0.
+func TestHelp(t *testing.T) {
+	var walk func(cmd *cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		args := append(strings.Fields(cmd.CommandPath())[1:], "--help")
+		got := command(t, nil, args...)
+		if got.code != exitOK || got.stderr != "" || !strings.Contains(got.stdout, cmd.Long) || !strings.Contains(got.stdout, "Examples:\n  ") {
+			t.Errorf("%v: got %+v", args, got)
+		}
+		if cmd.Name() == "completion" {
+			return // its shells are the library's
+		}
+		for _, sub := range cmd.Commands() {
+			walk(sub)
+		}
+	}
+	a := &app{stdout: io.Discard, stderr: io.Discard}
+	walk(a.root())
+}
+
+func TestCompletion(t *testing.T) {
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		got := command(t, nil, "completion", shell)
+		if got.code != exitOK || !strings.Contains(got.stdout, program) || got.stderr != "" {
+			t.Errorf("%s: exit %d, %d bytes, stderr %q", shell, got.code, len(got.stdout), got.stderr)
+		}
+	}
+}
+
+// full is a standard output that takes nothing.
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, errors.New("no space left") }
+
+// A result that could not be written is a failure, but not one of usage.
+func TestUnwritableOutput(t *testing.T) {
+	path := configFile(t)
+	for _, args := range [][]string{{"version"}, {"version", "--output", "json"}, {"config", "schema"}, {"config", "--config", path}, {"policy", "openbao", "--config", path}} {
+		var stderr bytes.Buffer
+		a := &app{stdout: full{}, stderr: &stderr, getenv: func(string) string { return "" }}
+		if code := a.run(t.Context(), args); code != exitUnclassified || stderr.String() != "bao-kms-provider: no space left\n" {
+			t.Errorf("%v: exit %d, stderr %q", args, code, stderr.String())
+		}
+	}
+}
