@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# Quiet when the tree is as it should be; otherwise says what to do.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+failed=0
+fail() { echo "verify: $1" >&2; failed=1; }
+
+unformatted=$(git ls-files --cached --others --exclude-standard '*.go' | xargs -r gofmt -l)
+[ -z "$unformatted" ] || fail "not formatted, run gofmt -w: $(echo $unformatted)"
+go vet ./... || fail "go vet found the above"
+go tool staticcheck ./... || fail "staticcheck found the above"
+go mod tidy -diff >/dev/null || fail "go.mod or go.sum is not tidy, run go mod tidy"
+for module in kube-apiserver etcd transit; do
+	(cd "test/servers/$module" && go mod verify >/dev/null) || fail "test/servers/$module: a module does not match go.sum"
+done
+diff -u docs/config.schema.json <(go run ./cmd/provider config schema) || fail "docs/config.schema.json is not current, run make generate"
+exit $failed
