@@ -1,0 +1,53 @@
+// Command demo shows the product on one machine, from nothing: it starts
+// OpenBao's Transit engine, etcd, the provider and a kube-apiserver on loopback
+// in a temporary directory, writes a Secret, shows what etcd holds, restarts the
+// API server and reads everything back.
+//
+// It ends what it started, also on Ctrl-C and when a step fails. With
+// DEMO_KEEP=1 it leaves everything running, says how to use it, and waits for
+// Ctrl-C. It is run by `make demo` and needs no root, Docker or kubectl.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, newScreen(os.Stdout), os.Getenv("DEMO_KEEP") == "1"); err != nil {
+		if ctx.Err() != nil {
+			fmt.Fprintln(os.Stderr, "\nInterrupted. Everything that was started has been stopped.")
+			os.Exit(130)
+		}
+		fmt.Fprintf(os.Stderr, "\nThe demo failed: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+// run makes a world, plays the story in it and takes the world down again.
+func run(ctx context.Context, s *screen, keep bool) (err error) {
+	w, err := newWorld(s)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil && ctx.Err() == nil {
+			w.explain()
+		}
+		err = errors.Join(err, w.close())
+	}()
+	if err := w.play(ctx); err != nil {
+		return err
+	}
+	if keep {
+		w.invite()
+		<-ctx.Done()
+	}
+	return nil
+}

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/baokms/baokms/test/envelope"
+)
+
+const (
+	objectNamespace = "default"
+	objectName      = "demo"
+	secretKey       = "/registry/secrets/" + objectNamespace + "/" + objectName
+	password        = "correct horse battery staple"
+	motto           = "a ConfigMap can be encrypted, too"
+)
+
+// play is the whole story.
+func (w *world) play(ctx context.Context) error {
+	w.title("A Secret, encrypted by a key that never leaves OpenBao")
+	for _, part := range []func(context.Context) error{w.start, w.write, w.look, w.restart, w.rotate} {
+		if err := part(ctx); err != nil {
+			return err
+		}
+	}
+	w.title("Done. The API server can read its Secrets only while OpenBao agrees.")
+	return nil
+}
+
+func (w *world) start(ctx context.Context) error {
+	for _, s := range []struct {
+		text string
+		do   func(context.Context) error
+	}{
+		{"OpenBao: a Transit key, a policy, and JWT login", w.startTransit},
+		{"etcd", w.startEtcd},
+		{"bao-kms-provider: logs in, proves the key, opens its socket", w.startProvider},
+		{"kube-apiserver: encrypts Secrets and ConfigMaps through it", w.startAPIServer},
+	} {
+		if err := w.step(s.text, bounded(ctx, s.do)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *world) write(ctx context.Context) error {
+	return w.step("Write a Secret and a ConfigMap", bounded(ctx, func(ctx context.Context) error {
+		core := w.api.Client().CoreV1()
+		meta := metav1.ObjectMeta{Name: objectName}
+		_, err := core.Secrets(objectNamespace).Create(ctx, &corev1.Secret{ObjectMeta: meta, StringData: map[string]string{"password": password}}, metav1.CreateOptions{})
+		if err != nil {
+			return err
+		}
+		_, err = core.ConfigMaps(objectNamespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"motto": motto}}, metav1.CreateOptions{})
+		return err
+	}))
+}
+
+// look shows the raw bytes in etcd, and that the plaintext is not among them.
+func (w *world) look(ctx context.Context) error {
+	var e envelope.Envelope
+	err := w.step("Read the raw Secret from etcd, past the API server", bounded(ctx, func(ctx context.Context) (err error) {
+		raw, err := w.etcd.Get(ctx, secretKey)
+		if err != nil {
+			return err
+		}
+		if bytes.Contains(raw, []byte(password)) {
+			return fmt.Errorf("the password is readable in etcd under %s", secretKey)
+		}
+		e, err = envelope.Parse(raw)
+		return err
+	}))
+	if err != nil {
+		return err
+	}
+	w.show("prefix", "k8s:enc:kms:v2:"+e.Provider+":")
+	w.show("key_id", e.KeyID)
+	w.show("wrapped seed", string(e.WrappedSeed))
+	w.show("data", fmt.Sprintf("%x", e.Data))
+	for _, key := range sorted(e.Annotations) {
+		w.show("annotation", key+" = "+string(e.Annotations[key]))
+	}
+	return nil
+}
+
+func (w *world) restart(ctx context.Context) error {
+	err := w.step("Restart the API server: it must ask for its seed again", bounded(ctx, w.api.Restart))
+	if err != nil {
+		return err
+	}
+	return w.step("Read both back", bounded(ctx, w.readBack))
+}
+
+func (w *world) readBack(ctx context.Context) error {
+	core := w.api.Client().CoreV1()
+	secret, err := core.Secrets(objectNamespace).Get(ctx, objectName, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	configMap, err := core.ConfigMaps(objectNamespace).Get(ctx, objectName, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	if got := string(secret.Data["password"]); got != password {
+		return fmt.Errorf("the Secret came back as %q", got)
+	}
+	if got := configMap.Data["motto"]; got != motto {
+		return fmt.Errorf("the ConfigMap came back as %q", got)
+	}
+	return nil
+}
+
+func sorted(m map[string][]byte) []string {
+	keys := make([]string, 0, len(m))
+	for key := range m {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}
