@@ -1,0 +1,348 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/baokms/baokms/test/stack"
+	"github.com/baokms/baokms/test/stack/stacktest"
+)
+
+// slow makes the API server wait for what it checks once a minute.
+const slow = 3 * time.Minute
+
+// eventuallyWrites waits until a Secret that is written through n carries keyID:
+// the API server asks for Status about once a minute, and keeps its seed until
+// then.
+func (n *node) eventuallyWrites(prefix, keyID string) {
+	n.c.t.Helper()
+	deadline := time.Now().Add(slow)
+	for i := 0; ; i++ {
+		name := fmt.Sprintf("%s-%d", prefix, i)
+		n.writeSecret(name)
+		if n.c.raw(name).KeyID == keyID {
+			return
+		}
+		if time.Now().After(deadline) {
+			n.c.t.Fatalf("the API server does not use the new key_id after %v", slow)
+		}
+		select {
+		case <-n.c.t.Context().Done():
+			n.c.t.Fatal("the test has ended")
+		case <-time.After(2 * time.Second):
+		}
+	}
+}
+
+// TestARotation: rotate in Transit, watch the provider observe and promote, and
+// rewrite the cluster's data under the new key.
+func TestARotation(t *testing.T) {
+	c := newCluster(t)
+	n := c.join(nil)
+	names := []string{"a", "b", "c"}
+	for _, name := range names {
+		n.writeSecret(name)
+	}
+	old := registryOf(t, n.provider).active()
+
+	if _, err := c.transit.Rotate(t.Context(), c.transit.Key()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "version 2 is pending", func() error {
+		if got := registryOf(t, n.provider).version(2).State; got != "pending" {
+			return fmt.Errorf("version 2 is %q", got)
+		}
+		return nil
+	})
+	if got := registryOf(t, n.provider).active(); got != old {
+		t.Fatalf("active is %+v while version 2 waits, want %+v", got, old)
+	}
+	eventuallyActive(t, n.provider, 2)
+	now := registryOf(t, n.provider)
+	if got := now.version(1).State; got != "retired" {
+		t.Errorf("version 1 is %q, want retired", got)
+	}
+
+	// What was written before is stale now, and still reads.
+	for _, name := range names {
+		if got := c.raw(name).KeyID; got != old.KeyID {
+			t.Errorf("Secret %s was rewritten by nobody and has key_id %s", name, got)
+		}
+		n.mustReadSecret(name)
+	}
+	n.eventuallyWrites("new", now.active().KeyID)
+	for _, name := range names {
+		if err := n.rewrite(name); err != nil {
+			t.Fatal(err)
+		}
+		if got := c.raw(name); got.KeyID != now.active().KeyID || string(got.Annotations["transit-key-version.kms.openbao.org"]) != "2" {
+			t.Errorf("Secret %s has key_id %s after the rewrite", name, got.KeyID)
+		}
+	}
+	if err := n.api.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		n.mustReadSecret(name)
+	}
+}
+
+// TestAFleet: three API servers with three providers and three registries share
+// one etcd. One promotes long before the others; everything that any of them
+// writes must at all times be readable through all of them.
+func TestAFleet(t *testing.T) {
+	c := newCluster(t)
+	early := map[string]any{"rotation.requireStableObservationCount": 1, "rotation.activationDelay": "1ms"}
+	late := map[string]any{"rotation.activationDelay": "20s"}
+	c.join(early)
+	c.join(late)
+	c.join(late)
+
+	written := 0
+	writeAndReadEverywhere := func() {
+		t.Helper()
+		for i, n := range c.nodes {
+			name := fmt.Sprintf("s%d-%d", i, written)
+			written++
+			n.writeSecret(name)
+			for j, other := range c.nodes {
+				if err := other.readSecret(name); err != nil {
+					t.Fatalf("written through node %d, read through node %d: %v", i, j, err)
+				}
+			}
+		}
+	}
+	writeAndReadEverywhere()
+	if _, err := c.transit.Rotate(t.Context(), c.transit.Key()); err != nil {
+		t.Fatal(err)
+	}
+	eventuallyActive(t, c.nodes[0].provider, 2)
+	first := registryOf(t, c.nodes[0].provider).active()
+	// A restart makes the API server take the new key at once instead of within
+	// its minute.
+	if err := c.nodes[0].api.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	writeAndReadEverywhere()
+	for i, n := range c.nodes[1:] {
+		if got := registryOf(t, n.provider).active().Version; got != 1 {
+			t.Logf("node %d has promoted already: the machine is slow, the stagger was not seen", i+1)
+		}
+	}
+	for _, n := range c.nodes {
+		eventuallyActive(t, n.provider, 2)
+		if got := registryOf(t, n.provider).active(); got.KeyID != first.KeyID {
+			t.Errorf("two nodes derive two key_ids for one version: %s and %s", got.KeyID, first.KeyID)
+		}
+		if err := n.api.Restart(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	writeAndReadEverywhere()
+	for i := range written {
+		for _, n := range c.nodes {
+			n.mustReadSecret(fmt.Sprintf("s%d-%d", i%len(c.nodes), i))
+		}
+	}
+}
+
+// rotations is how many rotations the tests without an API server go through.
+const rotations = 50
+
+// TestFiftyRotations keeps one provider running through fifty rotations and says
+// what they cost.
+func TestFiftyRotations(t *testing.T) {
+	tr := transit(t)
+	p := stacktest.Provider(t, binary(t), tr, stack.ProviderConfig{Fields: map[string]any{
+		"status.probeInterval": "100ms", "rotation.activationDelay": "1ms", "rotation.requireStableObservationCount": 1,
+	}})
+	size := func() int64 {
+		info, err := os.Stat(p.Files.State)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.Size()
+	}
+	for v := 2; v <= rotations+1; v++ {
+		if _, err := tr.Rotate(t.Context(), tr.Key()); err != nil {
+			t.Fatal(err)
+		}
+		eventuallyActive(t, p, v)
+		if v == 2 || v%10 == 1 {
+			t.Logf("version %2d: state file %5d bytes, resident memory %d KiB", v, size(), residentKiB(t, p))
+		}
+	}
+	r := registryOf(t, p)
+	if len(r.Snapshots) != rotations+1 {
+		t.Fatalf("%d snapshots after %d rotations", len(r.Snapshots), rotations)
+	}
+	// One observation, one promotion: nothing else may write.
+	if want := uint64(1 + 2*rotations); r.Generation != want {
+		t.Errorf("generation %d, want %d", r.Generation, want)
+	}
+	if perSnapshot := size() / int64(rotations+1); perSnapshot > 600 {
+		t.Errorf("%d bytes a snapshot", perSnapshot)
+	}
+}
+
+// residentKiB reads a process's resident memory.
+func residentKiB(t *testing.T, p *stack.Provider) (kib int) {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", p.Pid()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pages int
+	if _, err := fmt.Sscan(string(status), new(int), &pages); err != nil {
+		t.Fatal(err)
+	}
+	return pages * os.Getpagesize() / 1024
+}
+
+// TestKilledThroughFiftyRotations kills the provider with SIGKILL at random
+// moments while the key rotates under it. Every identity that any life of it had
+// accepted must be in the next one's registry, and the active version must never
+// go back.
+func TestKilledThroughFiftyRotations(t *testing.T) {
+	tr := transit(t)
+	p := stacktest.Provider(t, binary(t), tr, stack.ProviderConfig{Fields: map[string]any{
+		"status.probeInterval": "20ms", "rotation.activationDelay": "1ms", "rotation.requireStableObservationCount": 1,
+	}})
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	accepted := map[string]int{}
+	highest, kills := 0, 0
+	check := func() {
+		t.Helper()
+		r := registryOf(t, p)
+		now := map[string]bool{}
+		for _, s := range r.Snapshots {
+			now[s.KeyID] = true
+			accepted[s.KeyID] = s.Version
+		}
+		for id, v := range accepted {
+			if !now[id] {
+				t.Fatalf("the identity of version %d is forgotten", v)
+			}
+		}
+		if v := r.active().Version; v < highest {
+			t.Fatalf("the active version went back from %d to %d", highest, v)
+		} else {
+			highest = v
+		}
+	}
+	for v := 2; v <= rotations+1; v++ {
+		var rotated sync.WaitGroup
+		rotated.Go(func() {
+			if _, err := tr.Rotate(t.Context(), tr.Key()); err != nil {
+				t.Error(err)
+			}
+		})
+		// The moment is the experiment: anywhere in a probe, a save, a promotion.
+		<-time.After(time.Duration(random.IntN(60)) * time.Millisecond)
+		p.Kill()
+		kills++
+		rotated.Wait()
+		check()
+		if err := p.Start(t.Context()); err != nil {
+			t.Fatalf("start after kill %d: %v", kills, err)
+		}
+		check()
+	}
+	eventuallyActive(t, p, rotations+1)
+	check()
+	if len(accepted) != rotations+1 {
+		t.Errorf("%d identities after %d rotations", len(accepted), rotations)
+	}
+	t.Logf("%d kills, %d identities, generation %d", kills, len(accepted), registryOf(t, p).Generation)
+}
+
+// TestTheStateDirectoryFails puts the state on a small file system of its own,
+// lets it become read-only and full, and repairs it: nothing is lost, nothing is
+// published early, and reads and writes go on whenever they may.
+func TestTheStateDirectoryFails(t *testing.T) {
+	c := newCluster(t)
+	state := stacktest.Dir(t)
+	if err := syscall.Mount("tmpfs", state, "tmpfs", 0, "size=64k,mode=0700"); err != nil {
+		t.Fatalf("this test mounts a tmpfs and needs root: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(state, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	n := c.join(map[string]any{"state.path": filepath.Join(state, "key-registry.json")})
+	n.provider.Files.State = filepath.Join(state, "key-registry.json")
+	n.writeSecret("before")
+
+	mount := func(flags uintptr) {
+		t.Helper()
+		if err := syscall.Mount(state, state, "", syscall.MS_BIND|flags, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rotate := func() {
+		t.Helper()
+		if _, err := c.transit.Rotate(t.Context(), c.transit.Key()); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	// The same directory, seen through a read-only mount of itself.
+	mount(0)
+	mount(syscall.MS_REMOUNT | syscall.MS_RDONLY)
+	rotate()
+	if r := eventuallyReason(t, n.provider, "state_save_failed"); !r.PersistenceDegraded {
+		t.Error("persistence_degraded is not told")
+	}
+	n.mustReadSecret("before")
+	if err := syscall.Unmount(state, 0); err != nil {
+		t.Fatal(err)
+	}
+	eventuallyActive(t, n.provider, 2)
+
+	// Full: fill what is left, so that the next state does not fit.
+	filler := filepath.Join(state, "filler")
+	if err := fill(filler); err != nil {
+		t.Fatal(err)
+	}
+	rotate()
+	eventuallyReason(t, n.provider, "state_save_failed")
+	n.mustReadSecret("before")
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	eventuallyActive(t, n.provider, 3)
+	if err := n.api.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	n.mustReadSecret("before")
+	n.writeSecret("after")
+	if got := c.raw("after").KeyID; got != registryOf(t, n.provider).active().KeyID {
+		t.Errorf("after the repair etcd has key_id %s", got)
+	}
+}
+
+// fill writes until the file system is full.
+func fill(name string) error {
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	for {
+		if _, err := f.Write(make([]byte, 4096)); errors.Is(err, syscall.ENOSPC) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+}
