@@ -67,6 +67,8 @@ func handler[Req, Resp any](of func(*Service) *method, answer func(*Service, con
 	return func(srv any, ctx context.Context, receive func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
 		s := srv.(*Service)
 		in := new(incoming[Req])
+		// Served, refused or malformed: what was decoded is ours.
+		defer wipe(&in.request)
 		if err := receive(in); err != nil {
 			// gRPC has answered already. Here it is only counted.
 			return nil, s.refuse(ctx, of(s), receiveCause(err), nil)
@@ -79,6 +81,13 @@ func handler[Req, Resp any](of func(*Service) *method, answer func(*Service, con
 			return nil, err
 		}
 		return resp, nil
+	}
+}
+
+// wipe overwrites the plaintext of a request.
+func wipe(request any) {
+	if r, ok := request.(*kmsapi.EncryptRequest); ok {
+		clear(r.Plaintext)
 	}
 }
 

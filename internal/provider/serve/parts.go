@@ -45,6 +45,7 @@ func (p *provider) connect() (*bao, error) {
 	}
 	login, err := newLogin(conn, c)
 	if err != nil {
+		conn.Close()
 		return nil, err
 	}
 	session := auth.NewSession(auth.Options{
@@ -58,6 +59,7 @@ func (p *provider) connect() (*bao, error) {
 	client, err := transit.New(conn, session, c.Transit.MountPath, c.Transit.KeyName)
 	if err != nil {
 		session.Close()
+		conn.Close()
 		return nil, err
 	}
 	return &bao{conn, session, client}, nil

@@ -134,20 +134,19 @@ func (p *provider) run(ctx context.Context) error {
 // serveKMS serves the socket and keeps probing until ctx ends or a listener
 // fails.
 func (p *provider) serveKMS(ctx context.Context, service *kms.Service, listener *socket.Listener, watcher *watch.Watcher) error {
-	probing, stopProbing := context.WithCancel(context.WithoutCancel(ctx))
+	ctx, stop := context.WithCancel(ctx)
+	watcher.Serving(ctx)
 	probed := make(chan struct{})
-	// The goroutine ends with stopProbing, which comes after the last call has
-	// been answered: a call may need a discovery to its end.
+	// Ends with ctx: after a signal nothing new is persisted, also not for the
+	// calls that are being finished.
 	go func() {
 		defer close(probed)
-		watcher.Run(probing)
+		watcher.Run(ctx)
 	}()
 	defer func() {
-		stopProbing()
+		stop()
 		<-probed
 	}()
-
-	watcher.Serving()
 	server := kms.NewServer(service)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()

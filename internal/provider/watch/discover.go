@@ -15,12 +15,12 @@ const opDiscover = "look up an unknown key_id"
 // a time, one per status.probeInterval, failures included (design: registry,
 // discovery).
 type discoveries struct {
+	running sync.WaitGroup
 	mu      sync.Mutex
 	life    context.Context // of the provider; nil while none may start
-	running *sync.WaitGroup
-	current *discovery // nil when none runs
-	last    time.Time  // when the last one began
-	lastErr error      // how it ended
+	current *discovery      // nil when none runs
+	last    time.Time       // when the last one began
+	lastErr error           // how it ended
 }
 
 // discovery is one attempt. err may be read once done is closed.
@@ -29,16 +29,18 @@ type discovery struct {
 	err  error
 }
 
-func (d *discoveries) open(life context.Context, running *sync.WaitGroup) {
+func (d *discoveries) open(life context.Context) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.life, d.running = life, running
+	d.life = life
 }
 
+// close lets no further one start and waits for the running one.
 func (d *discoveries) close() {
 	d.mu.Lock()
-	defer d.mu.Unlock()
 	d.life = nil
+	d.mu.Unlock()
+	d.running.Wait()
 }
 
 // Discover makes sure that OpenBao's metadata has been looked at for a key_id
@@ -80,39 +82,43 @@ func (w *Watcher) joinDiscovery() (*discovery, error) {
 		return nil, s.lastErr
 	}
 	d := &discovery{done: make(chan struct{})}
-	s.current, s.last = d, time.Now()
+	s.current = d
 	life := s.life
+	// Ends with life or the discovery's own deadline; close waits for it.
 	s.running.Go(func() {
-		d.err = w.discover(life)
+		var asked time.Time
+		asked, d.err = w.discover(life)
 		s.mu.Lock()
-		s.current, s.lastErr = nil, d.err
+		s.current = nil
+		if !asked.IsZero() {
+			s.last, s.lastErr = asked, d.err
+		}
 		s.mu.Unlock()
 		close(d.done)
 	})
 	return d, nil
 }
 
-// discover is one attempt, from waiting for the turn to the published result.
-func (w *Watcher) discover(life context.Context) (err error) {
+// discover is one attempt, from waiting for the turn to the published result. It
+// returns when OpenBao was asked: the zero time when the turn did not come, so
+// that the interval is not used up by an attempt that learned nothing.
+func (w *Watcher) discover(life context.Context) (asked time.Time, err error) {
 	ctx, cancel := context.WithTimeout(life, w.o.DiscoveryTimeout)
 	defer cancel()
 	if w.take(ctx) != nil {
-		return fault.New(fault.DiscoveryFailed, opDiscover, "a probe is still running")
+		return time.Time{}, fault.New(fault.DiscoveryFailed, opDiscover, "a probe that OpenBao answers slowly is still running: see status.probe in the log")
 	}
 	defer w.release()
-	defer func() {
-		if recover() != nil {
-			err = fault.New(fault.DiscoveryFailed, opDiscover, "report this as a defect")
-		}
-	}()
-	began := time.Now()
-	if err := w.discoverNow(ctx, began); err != nil {
-		if life.Err() == nil {
-			w.reportProbe(probeDiscovery, began, reasonOf(err), classOf(err), err)
-		}
-		return fault.Wrap(fault.DiscoveryFailed, opDiscover, withoutContext(err))
+	asked = time.Now()
+	err = w.guarded(func() error { return w.discoverNow(ctx, asked) })
+	switch {
+	case err == nil:
+		w.reportProbe(probeDiscovery, asked, "", fault.ClassNone, nil)
+		return asked, nil
+	case life.Err() == nil:
+		w.reportProbe(probeDiscovery, asked, reasonOf(err), classOf(err), err)
 	}
-	return nil
+	return asked, fault.Wrap(fault.DiscoveryFailed, opDiscover, withoutContext(err))
 }
 
 func (w *Watcher) discoverNow(ctx context.Context, began time.Time) error {

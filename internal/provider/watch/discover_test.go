@@ -10,6 +10,7 @@ import (
 
 	"github.com/baokms/baokms/internal/provider/fault"
 	"github.com/baokms/baokms/internal/provider/registry"
+	"github.com/baokms/baokms/internal/provider/status"
 )
 
 // unknownKeyID is the key_id of version 2, which a peer may use first.
@@ -118,6 +119,78 @@ func TestDiscoveryEndsWithTheProvider(t *testing.T) {
 		}
 		if err := n.watch.Discover(t.Context(), unknownKeyID()); fault.CauseOf(err) != fault.DiscoveryFailed {
 			t.Errorf("after the end: %v, want DiscoveryFailed", err)
+		}
+	})
+}
+
+// TestAFailedDiscoveryCountsForHealth: what it saw of OpenBao is as true as what
+// a probe sees, but for the end of the provider.
+func TestAFailedDiscoveryCountsForHealth(t *testing.T) {
+	cases := []struct {
+		name   string
+		spoil  func(*bao)
+		reason status.Reason
+	}{
+		{"backend failure", func(b *bao) { b.readErr = failed(fault.Sealed) }, status.MetadataReadFailed},
+		{"its deadline", func(b *bao) { b.hang = true }, status.MetadataReadFailed},
+		{"unsafe metadata", func(b *bao) { b.key.CreatedAtUnix = map[int]int64{1: 1} }, status.IdentityDrift},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBao()
+				n := newNode(t, b, statePath(t))
+				n.start()
+				defer n.stop()
+				b.set(c.spoil)
+				if err := n.watch.Discover(t.Context(), unknownKeyID()); fault.CauseOf(err) != fault.DiscoveryFailed {
+					t.Fatalf("error %v, want DiscoveryFailed", err)
+				}
+				n.wantReasons(c.reason)
+			})
+		})
+	}
+}
+
+// TestADiscoveryMovesNoCountdown runs one in the middle of an activation delay.
+func TestADiscoveryMovesNoCountdown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBao()
+		n := newNode(t, b, statePath(t))
+		n.start()
+		defer n.stop()
+		b.rotate()
+		n.probes(testCount + 2)
+		if err := n.watch.Discover(t.Context(), testScope.KeyID(9, 9)); err != nil {
+			t.Fatal(err)
+		}
+		n.probes(1)
+		n.wantHealthy(1)
+		n.probes(1)
+		n.wantHealthy(2)
+	})
+}
+
+// TestADiscoveryThatGetsNoTurnUsesUpNothing: it asked nobody, so the next one may.
+func TestADiscoveryThatGetsNoTurnUsesUpNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBao()
+		n := newNode(t, b, statePath(t))
+		n.start()
+		defer n.stop()
+		b.rotate()
+		if err := n.watch.take(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := n.watch.Discover(t.Context(), unknownKeyID()); fault.CauseOf(err) != fault.DiscoveryFailed {
+			t.Errorf("without the turn: %v, want DiscoveryFailed", err)
+		}
+		n.watch.release()
+		if err := n.watch.Discover(t.Context(), unknownKeyID()); err != nil {
+			t.Error(err)
+		}
+		if _, known := n.board.Load().Registry().Lookup(unknownKeyID()); !known {
+			t.Error("the second attempt found nothing")
 		}
 	})
 }

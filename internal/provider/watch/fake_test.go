@@ -34,6 +34,7 @@ type bao struct {
 	deepErr   error
 	hang      bool
 	onDeep    func(version int) // called before a round trip is answered
+	onUpsert  func()            // called before the upsert setting is answered
 	reads     int
 	deeps     []int // versions that were round-tripped
 }
@@ -75,6 +76,9 @@ func (b *bao) ReadKey(ctx context.Context) (transit.Key, error) {
 func (b *bao) ReadUpsertDisabled(context.Context) (bool, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.onUpsert != nil {
+		b.onUpsert()
+	}
 	return b.upsertOff, b.upsertErr
 }
 
@@ -141,6 +145,12 @@ func (l *logBuffer) String() string {
 // newNode makes a node over the state at path, which may hold an earlier life's.
 func newNode(t *testing.T, b *bao, path string) *node {
 	t.Helper()
+	return newNodeWith(t, b, path, testCount)
+}
+
+// newNodeWith is newNode with another requireStableObservationCount.
+func newNodeWith(t *testing.T, b *bao, path string, count int) *node {
+	t.Helper()
 	s, err := store.Open(path)
 	if err != nil {
 		t.Fatal(err)
@@ -148,7 +158,7 @@ func newNode(t *testing.T, b *bao, path string) *node {
 	n := &node{t: t, bao: b, path: path, board: new(status.Board), store: s, log: new(logBuffer)}
 	n.watch = New(Options{
 		Transit: b, Store: s, Board: n.board, Scope: testScope, Fingerprint: testScope.Fingerprint("m", "k"),
-		Rules:           registry.Rules{StableObservations: testCount, RejectRollback: true},
+		Rules:           registry.Rules{StableObservations: count, RejectRollback: true},
 		ActivationDelay: testDelay, ProbeInterval: testProbe, DeepProbeInterval: testDeep,
 		MaxStaleness: testStaleness, DiscoveryTimeout: testTimeout,
 		Logger: slog.New(slog.NewJSONHandler(n.log, nil)),
@@ -163,8 +173,8 @@ func (n *node) start() {
 	if err := n.watch.Start(n.t.Context(), time.Minute, time.Second); err != nil {
 		n.t.Fatal(err)
 	}
-	n.watch.Serving()
 	ctx, cancel := context.WithCancel(n.t.Context())
+	n.watch.Serving(ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

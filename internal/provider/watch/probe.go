@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -21,24 +22,33 @@ type problem struct {
 func (p *problem) Error() string { return p.err.Error() }
 func (p *problem) Unwrap() error { return p.err }
 
-// probe runs the probes that are due, then publishes. A panic in it is a defect,
-// but one that must not take the node's decryption away: it fails the probe.
+// probe runs the probes that are due and publishes what each finds: a finding
+// never waits for the next call to OpenBao.
 func (w *Watcher) probe(ctx context.Context, metadata, deep bool) {
-	defer func() {
-		if recover() != nil {
-			w.failMetadata(&problem{status.ProbeFailed, fault.New(fault.Panicked, "probe", "restart the provider and report this as a defect")})
-			w.publish()
+	w.proved = false
+	if metadata {
+		w.metadataProbe(ctx)
+		if ctx.Err() != nil {
+			return // nothing was learned, or nothing may be told any more
 		}
-	}()
-	if metadata && !w.metadataProbe(ctx) {
-		return // ctx has ended: nothing was learned
+		w.publish()
 	}
-	// A deep probe that failed, or that is owed to a key that became active
-	// through a recovered save, follows the next successful metadata probe.
-	owed := metadata && w.metadata.Reason == "" && w.registry != nil && !w.deepHolds()
-	if w.registry != nil && (deep || owed) {
-		w.deepProbe(ctx, w.registry.Active())
+	if w.registry == nil {
+		return
 	}
+	// A deep probe that failed or was left out, or that is owed to a key that
+	// became active through a recovered save, follows the next successful
+	// metadata probe. A promotion has proved its key already.
+	owed := metadata && w.metadata.Reason == "" && (w.deepOwed || !w.deepHolds())
+	if !deep && !owed || w.proved {
+		return
+	}
+	if !w.upsertDisabled {
+		// Encrypting might create a key (design: overview, invariant 9).
+		w.deepOwed = true
+		return
+	}
+	w.deepProbe(ctx, w.registry.Active())
 	if ctx.Err() == nil {
 		w.publish()
 	}
@@ -49,29 +59,42 @@ func (w *Watcher) deepHolds() bool {
 	return w.deep.KeyID == w.registry.Active().KeyID && w.deep.Reason == ""
 }
 
-// metadataProbe reads OpenBao's metadata and lets the registry take it in. It
-// reports false when ctx ended meanwhile.
-func (w *Watcher) metadataProbe(ctx context.Context) bool {
+// metadataProbe reads OpenBao's metadata and lets the registry take it in. When
+// ctx has ended it changes nothing.
+func (w *Watcher) metadataProbe(ctx context.Context) {
 	began := time.Now()
-	md, err := w.read(ctx)
-	if err == nil {
-		// Validated now means: nothing in it is older than the moment before
-		// it was asked for.
-		err = w.takeIn(ctx, md, began)
-	}
+	err := w.guarded(func() error {
+		md, err := w.read(ctx)
+		if err != nil || ctx.Err() != nil {
+			return err
+		}
+		return w.takeIn(ctx, md)
+	})
 	if ctx.Err() != nil {
-		return false
+		return
 	}
 	if err == nil || reasonOf(err) == status.EncryptionBlocked {
-		// A blocked active version is a finding of valid metadata.
+		// Nothing in the metadata is older than the moment before it was asked
+		// for. A blocked active version is a finding of valid metadata.
 		w.metadata, w.metadataErr = status.Metadata{ValidatedAt: began}, nil
 	}
 	if err != nil {
 		w.failMetadata(err)
 	}
-	w.observed(w.metadata.Reason)
+	w.observed()
 	w.reportProbe(probeMetadata, began, w.metadata.Reason, w.metadata.Class, err)
-	return true
+}
+
+// guarded turns a panic into a failed probe: it is a defect, but one that must
+// not take the node's decryption away. The value may hold anything and is
+// dropped.
+func (w *Watcher) guarded(probe func() error) (err error) {
+	defer func() {
+		if recover() != nil {
+			err = &problem{status.ProbeFailed, fault.New(fault.Panicked, "probe", "restart the provider and report this as a defect")}
+		}
+	}()
+	return probe()
 }
 
 // failMetadata records a failed metadata probe. ValidatedAt stays: what was
@@ -82,20 +105,25 @@ func (w *Watcher) failMetadata(err error) {
 	w.metadataErr = err
 }
 
-func (w *Watcher) observed(reason status.Reason) {
+// observed counts the probe under its reason, a failed save included.
+func (w *Watcher) observed() {
 	if w.o.Observer == nil {
 		return
 	}
-	s := "ok"
-	if reason != "" {
-		s = string(reason)
+	outcome := w.metadata.Reason
+	if outcome == "" {
+		outcome = w.persistence.Reason
 	}
-	w.o.Observer.MetadataObserved(s)
+	if outcome == "" && w.persistence.Degraded {
+		outcome = status.StateSaveFailed
+	}
+	w.o.Observer.MetadataObserved(string(cmp.Or(outcome, "ok")))
 }
 
 // read fetches the key's metadata and the mount's upsert setting and checks
 // both against the profile (design: openbao, metadata view and key profile).
 func (w *Watcher) read(ctx context.Context) (registry.Metadata, error) {
+	w.upsertDisabled = false
 	key, err := w.o.Transit.ReadKey(ctx)
 	if err != nil {
 		return registry.Metadata{}, &problem{readReason(err, status.MetadataReadFailed), err}
@@ -104,6 +132,7 @@ func (w *Watcher) read(ctx context.Context) (registry.Metadata, error) {
 	if err != nil {
 		return registry.Metadata{}, &problem{readReason(err, status.UpsertCheckFailed), err}
 	}
+	w.upsertDisabled = disabled
 	if !disabled {
 		return registry.Metadata{}, &problem{status.UpsertAllowed,
 			fmt.Errorf("the Transit mount lets an encrypt request create keys: set disable_upsert to true in the mount's config/keys")}
@@ -126,14 +155,15 @@ func (w *Watcher) read(ctx context.Context) (registry.Metadata, error) {
 }
 
 // deepProbe proves one key by a real round trip and records the outcome for it.
+// When ctx has ended it changes nothing.
 func (w *Watcher) deepProbe(ctx context.Context, e *registry.Entry) {
 	began := time.Now()
-	err := w.o.Transit.RoundTrip(ctx, e.Binding)
+	err := w.guarded(func() error { return w.o.Transit.RoundTrip(ctx, e.Binding) })
 	if ctx.Err() != nil {
 		return
 	}
-	w.deep = status.Deep{KeyID: e.KeyID}
-	w.deepErr = nil
+	w.proved, w.deepOwed = true, false
+	w.deep, w.deepErr = status.Deep{KeyID: e.KeyID}, nil
 	if err != nil {
 		w.deep.Reason = readReason(err, deepReason(err))
 		w.deep.Class = classOf(err)

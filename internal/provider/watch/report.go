@@ -110,12 +110,11 @@ func (w *Watcher) reportChange(previous, next *registry.Registry, c registry.Cha
 	}
 }
 
-// reportRecovered logs that a failed save has been completed.
-func (w *Watcher) reportRecovered(previous, next *registry.Registry) {
-	w.reportProbe(probeState, time.Now(), "", fault.ClassNone, nil)
-	attrs := append(key(next.Active()), slog.Uint64("generation", next.Generation()))
-	if previous != nil && previous.Active().KeyID != next.Active().KeyID {
-		attrs = append(attrs, slog.Int("previous_transit_key_version", previous.Active().TransitVersion))
+// reportRecovered logs that a failed save has been completed, and what it did.
+func (w *Watcher) reportRecovered(previous, next *registry.Registry, c registry.Change) {
+	w.reportPersistenceHealed()
+	w.o.Logger.With(key(next.Active())...).Info("registry.recovered", slog.Uint64("generation", next.Generation()))
+	if previous != nil {
+		w.reportChange(previous, next, c)
 	}
-	w.o.Logger.With(attrs...).Info("registry.recovered")
 }

@@ -11,23 +11,14 @@ import (
 	"github.com/baokms/baokms/internal/provider/store"
 )
 
-// takeIn lets the registry take in metadata that was read at the moment read.
-// A *problem says why the metadata does not validate; a failed save is recorded
-// in w.persistence instead, because the metadata was good.
-func (w *Watcher) takeIn(ctx context.Context, md registry.Metadata, read time.Time) error {
+// takeIn lets the registry take in fresh metadata. A *problem says why the
+// metadata does not validate; a failed save is recorded in w.persistence
+// instead, because the metadata was good.
+func (w *Watcher) takeIn(ctx context.Context, md registry.Metadata) error {
 	now := time.Now().Unix()
 	switch {
 	case w.o.Store.Attempt() != nil:
-		if !w.recover() {
-			return w.validate(md)
-		}
-		// The repeated save is a moment of its own: this metadata validates it
-		// and counts for nothing else.
-		if err := w.validate(md); err != nil {
-			return err
-		}
-		w.arm(md)
-		return w.encryptable(md)
+		return w.takeInAfterRecovery(md)
 	case w.registry == nil:
 		return w.bootstrap(md, now)
 	}
@@ -50,10 +41,25 @@ func (w *Watcher) takeIn(ctx context.Context, md registry.Metadata, read time.Ti
 	return w.encryptable(md)
 }
 
-func (w *Watcher) validate(md registry.Metadata) error {
+// takeInAfterRecovery tries to complete the outstanding save. The repeated save
+// is a moment of its own: this metadata validates it, starts the delay of a
+// candidate that it made stable, and counts for nothing else.
+func (w *Watcher) takeInAfterRecovery(md registry.Metadata) error {
+	recovered := w.recover()
 	if w.registry == nil {
-		return nil
+		return nil // a first save that still fails
 	}
+	if err := w.registry.Validate(md, w.o.Rules.RejectRollback); err != nil {
+		return asProblem(err)
+	}
+	if recovered {
+		w.arm(md)
+	}
+	return w.encryptable(md)
+}
+
+// validate is for a probe that may move nothing.
+func (w *Watcher) validate(md registry.Metadata) error {
 	if err := w.registry.Validate(md, w.o.Rules.RejectRollback); err != nil {
 		return asProblem(err)
 	}
@@ -89,6 +95,7 @@ func (w *Watcher) bootstrap(md registry.Metadata, now int64) error {
 // failed: the attempt is then the store's, and w.registry stays.
 func (w *Watcher) save(next *registry.Registry, change registry.Change) bool {
 	if err := w.o.Store.Save(next); err != nil {
+		w.attempted = change
 		w.failPersistence(err)
 		return false
 	}
@@ -132,7 +139,7 @@ func (w *Watcher) recover() bool {
 	w.persistence, w.persistenceErr = status.Persistence{}, nil
 	// Nothing that happened before the save was durable counts for the delay.
 	w.activation = activation{}
-	w.reportRecovered(previous, attempt)
+	w.reportRecovered(previous, attempt, w.attempted)
 	return true
 }
 
@@ -160,7 +167,7 @@ func (w *Watcher) delayPassed(p *registry.Entry) bool {
 func (w *Watcher) promote(ctx context.Context, md registry.Metadata) {
 	p := w.registry.Pending()
 	next, change, err := w.registry.Promote(md, w.o.Rules, w.delayPassed(p), time.Now().Unix())
-	if err != nil || !w.save(next, change) {
+	if err != nil || ctx.Err() != nil || !w.save(next, change) {
 		return
 	}
 	w.activation = activation{}

@@ -176,3 +176,43 @@ func TestEncryptionBlockedHealsByPromotion(t *testing.T) {
 		n.wantHealthy(2)
 	})
 }
+
+// TestASupersededCandidateThatWasStableAtOnce is the case in which only the
+// candidate's name tells the two countdowns apart.
+func TestASupersededCandidateThatWasStableAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBao()
+		n := newNodeWith(t, b, statePath(t), 1)
+		n.start()
+		defer n.stop()
+		b.rotate()
+		n.probes(1)
+		n.probes(int(testDelay/testProbe) - 1)
+		b.rotate()
+		n.probes(1)
+		n.wantHealthy(1)
+		n.probes(int(testDelay/testProbe) - 1)
+		n.wantHealthy(1)
+		n.probes(1)
+		n.wantHealthy(3)
+	})
+}
+
+// TestAFailedProofIsNotRepeatedAtOnce: the promotion is published with what its
+// one round trip said.
+func TestAFailedProofIsNotRepeatedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBao()
+		n := newNode(t, b, statePath(t))
+		n.start()
+		defer n.stop()
+		b.rotate()
+		n.probes(testCount + int(testDelay/testProbe) - 1)
+		b.set(func(b *bao) { b.deepErr = failed(fault.Unavailable) })
+		_, before := b.count()
+		n.probes(1)
+		if _, deeps := b.count(); deeps != before+1 {
+			t.Errorf("%d round trips for one promotion, want 1", deeps-before)
+		}
+	})
+}

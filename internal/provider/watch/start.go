@@ -27,7 +27,7 @@ func (e *StartError) Error() string {
 func (e *StartError) Unwrap() error { return e.Err }
 
 // Start loads the registry, or makes the first one of a fresh node, and probes
-// every retry until the provider would be healthy, for at most grace. It returns
+// every retry until the provider can serve, for at most grace. It returns
 // nil then, ctx's error when that ended first, else a *StartError; permanent
 // errors, such as state of another configuration, are returned at once (design:
 // kms-service, startup).
@@ -41,40 +41,51 @@ func (w *Watcher) Start(ctx context.Context, grace, retry time.Duration) error {
 		return &StartError{status.StateUnavailable, true, err}
 	}
 	w.registry = loaded
-	deadline := time.NewTimer(grace)
-	defer deadline.Stop()
+	inTime, cancel := context.WithTimeout(ctx, grace)
+	defer cancel()
 	for {
-		w.probe(ctx, true, true)
+		w.probe(inTime, true, true)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		failure := w.failure()
-		if failure == nil || failure.Permanent {
-			if failure == nil {
-				return nil
-			}
+		switch {
+		case failure == nil:
+			return nil
+		case failure.Permanent:
 			return failure
 		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-deadline.C:
-			failure.Err = fmt.Errorf("not healthy within bootstrap.graceTimeout %s: %w", grace, failure.Err)
+		case <-inTime.Done():
+			failure.Err = fmt.Errorf("not ready within bootstrap.graceTimeout %s: %w", grace, failure.Err)
 			return failure
 		case <-time.After(retry):
 		}
 	}
 }
 
-// failure is what keeps the provider from being healthy, nil if nothing does.
+// failure is what keeps the provider from serving, nil if nothing does. With a
+// durable registry, two kinds of trouble forbid Encrypt but not a start, because
+// they may last while known data must be decrypted: a minimum that blocks the
+// active version until the next one is promoted, and a save that fails.
 func (w *Watcher) failure() *StartError {
 	switch {
-	case w.persistence.Reason != "":
-		return &StartError{w.persistence.Reason, w.persistence.Reason == status.StateConflict, w.persistenceErr}
+	case w.persistence.Reason == status.StateConflict:
+		return &StartError{w.persistence.Reason, true, w.persistenceErr}
+	case w.persistence.Reason != "" && w.registry == nil:
+		return &StartError{w.persistence.Reason, false, w.persistenceErr}
+	case w.metadata.Reason == status.EncryptionBlocked:
+		return nil // OpenBao would refuse the deep probe for the same reason
 	case w.metadata.Reason != "":
 		return &StartError{w.metadata.Reason, w.registry == nil && refused(w.metadataErr), w.metadataErr}
+	case w.metadata.ValidatedAt.IsZero():
+		return &StartError{status.MetadataUnverified, false, errors.New("the first metadata probe got no answer: check the network path to openbao.address")}
 	case w.deep.Reason != "":
 		return &StartError{w.deep.Reason, false, w.deepErr}
+	case !w.deepHolds():
+		return &StartError{status.DeepProbePending, false, errors.New("the first deep probe got no answer: check the network path to openbao.address")}
 	}
 	return nil
 }

@@ -3,7 +3,6 @@ package watch
 import (
 	"context"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/baokms/baokms/internal/provider/identity"
@@ -66,6 +65,13 @@ type Watcher struct {
 	metadata    status.Metadata
 	deep        status.Deep
 	persistence status.Persistence
+	// upsertDisabled is what the last metadata probe saw of the mount.
+	upsertDisabled bool
+	// proved is set by a deep probe in the current probe; deepOwed while one
+	// was left out.
+	proved, deepOwed bool
+	// attempted is what the outstanding save would change.
+	attempted registry.Change
 	// problems are the errors behind the reasons, for the log and for Start.
 	metadataErr, deepErr, persistenceErr error
 	activation                           activation
@@ -119,9 +125,6 @@ func (w *Watcher) publish() {
 // Run probes until ctx ends. Start must have succeeded. Run returns after its
 // last probe and every discovery have ended.
 func (w *Watcher) Run(ctx context.Context) {
-	var discovering sync.WaitGroup
-	w.discoveries.open(ctx, &discovering)
-	defer discovering.Wait()
 	defer w.discoveries.close()
 
 	metadataAt := time.Now().Add(w.o.ProbeInterval)
@@ -161,8 +164,10 @@ func earlier(a, b time.Time) time.Time {
 }
 
 // Serving ends the starting phase: the KMS socket is bound and about to be
-// served.
-func (w *Watcher) Serving() {
+// served. From here to the end of ctx, which is Run's, a Decrypt may cause a
+// discovery.
+func (w *Watcher) Serving(ctx context.Context) {
+	w.discoveries.open(ctx)
 	w.turn <- struct{}{}
 	defer w.release()
 	w.starting = false

@@ -24,7 +24,7 @@ func TestAFreshNodeBecomesHealthy(t *testing.T) {
 		}
 		// Everything is proved, but the socket is not there yet.
 		n.wantReasons(status.Starting)
-		n.watch.Serving()
+		n.watch.Serving(n.t.Context())
 		n.wantHealthy(1)
 		if _, deeps := n.bao.count(); deeps != 1 {
 			t.Errorf("%d deep probes at start, want 1", deeps)
@@ -296,12 +296,167 @@ func TestAPanicFailsTheProbeAndNothingElse(t *testing.T) {
 		defer n.stop()
 		b.set(func(b *bao) { b.onDeep = func(int) { panic("a value that must not be logged") } })
 		n.probes(int(testDeep / testProbe))
-		n.wantReasons(status.ProbeFailed)
+		n.wantReasons(status.DeepProbeFailed)
+		// A metadata success must not clear it.
+		n.probes(2)
+		n.wantReasons(status.DeepProbeFailed)
 		b.set(func(b *bao) { b.onDeep = nil })
 		n.probes(1)
 		n.wantHealthy(1)
 		if strings.Contains(n.log.String(), "must not be logged") {
 			t.Error("the value of the panic was logged")
 		}
+	})
+}
+
+// TestARestartDoesNotTakeDecryptionAway: two kinds of trouble forbid Encrypt and
+// may outlast any grace. A node that restarts in them must still come up.
+func TestARestartDoesNotTakeDecryptionAway(t *testing.T) {
+	cases := []struct {
+		name   string
+		spoil  func(n *node)
+		reason status.Reason
+		heal   func(n *node)
+	}{
+		{"encryption blocked while the next version waits", func(n *node) {
+			n.bao.set(func(b *bao) { b.key.MinEncryption, b.deepErr = 2, failed(fault.RequestRefused) })
+		}, status.EncryptionBlocked, func(n *node) {
+			n.bao.set(func(b *bao) { b.deepErr = nil })
+			n.probes(testCount + int(testDelay/testProbe))
+			n.wantHealthy(2)
+		}},
+		{"a save fails", (*node).breakStateFile, status.StateSaveFailed, func(n *node) {
+			n.repair()
+			n.probes(1)
+			n.wantHealthy(1)
+		}},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			path := statePath(t)
+			synctest.Test(t, func(t *testing.T) {
+				b := newBao()
+				first := newNode(t, b, path)
+				first.start()
+				first.stop()
+				b.rotate()
+				n := newNode(t, b, path)
+				c.spoil(n)
+				n.start()
+				defer func() { n.stop() }()
+				if got := n.verdict().Reasons[0]; got != c.reason {
+					t.Errorf("first reason %q, want %q", got, c.reason)
+				}
+				if n.board.Load().Registry() == nil {
+					t.Error("nothing can be decrypted")
+				}
+				c.heal(n)
+			})
+		})
+	}
+}
+
+// TestAFindingDoesNotWaitForTheDeepProbe looks at the published view while a
+// slow deep probe runs right after a metadata probe that found something.
+func TestAFindingDoesNotWaitForTheDeepProbe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBao()
+		n := newNode(t, b, statePath(t))
+		n.start()
+		defer n.stop()
+		n.probes(int(testDeep/testProbe) - 1)
+		var during []status.Reason
+		b.set(func(b *bao) {
+			b.key.MinAvailable = 2
+			b.onDeep = func(int) { during = n.verdict().Reasons }
+		})
+		n.probes(1) // metadata and deep are both due
+		if len(during) != 1 || during[0] != status.VersionsBlocked {
+			t.Errorf("while the deep probe ran, the view said %q", during)
+		}
+	})
+}
+
+// TestNoEncryptWhileUpsertIsAllowed: invariant 9. A deep probe could create the
+// key that is missing.
+func TestNoEncryptWhileUpsertIsAllowed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBao()
+		n := newNode(t, b, statePath(t))
+		n.start()
+		defer n.stop()
+		b.set(func(b *bao) { b.upsertOff = false })
+		n.probes(1)
+		_, before := b.count()
+		n.probes(2 * int(testDeep/testProbe))
+		if _, deeps := b.count(); deeps != before {
+			t.Errorf("%d deep probes on a mount that allows upsert", deeps-before)
+		}
+		b.set(func(b *bao) { b.upsertOff = true })
+		n.probes(1)
+		n.wantHealthy(1)
+		if _, deeps := b.count(); deeps != before+1 {
+			t.Errorf("%d deep probes after the mount was repaired, want the one that is owed", deeps-before)
+		}
+	})
+}
+
+func TestDriftAtStartIsWaitedFor(t *testing.T) {
+	path := statePath(t)
+	synctest.Test(t, func(t *testing.T) {
+		b := newBao()
+		first := newNode(t, b, path)
+		first.start()
+		first.stop()
+		good := b.key
+		b.set(func(b *bao) { b.key.CreatedAtUnix = map[int]int64{1: 1} })
+		n := newNode(t, b, path)
+		defer func() { n.stop() }()
+		time.AfterFunc(10*time.Second, func() { b.set(func(b *bao) { b.key = good }) })
+		n.start()
+		n.wantHealthy(1)
+	})
+}
+
+// TestGraceBoundsAProbeThatHangs: no single answer may hold the start up.
+func TestGraceBoundsAProbeThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBao()
+		b.hang = true
+		n := newNode(t, b, statePath(t))
+		defer n.stop()
+		began := time.Now()
+		err := n.watch.Start(t.Context(), time.Minute, time.Second)
+		var start *StartError
+		if !errors.As(err, &start) || start.Reason != status.MetadataUnverified {
+			t.Errorf("error %v, want metadata_unverified", err)
+		}
+		if took := time.Since(began); took != time.Minute {
+			t.Errorf("gave up after %v, want 1m", took)
+		}
+	})
+}
+
+// TestNothingIsPersistedAfterTheEnd stops the provider between the answer to a
+// probe and what would follow from it.
+func TestNothingIsPersistedAfterTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBao()
+		n := newNode(t, b, statePath(t))
+		n.start()
+		before := n.files()
+		ctx, cancel := context.WithCancel(t.Context())
+		b.rotate()
+		b.set(func(b *bao) { b.onUpsert = cancel })
+		if err := n.watch.take(ctx); err != nil {
+			t.Fatal(err)
+		}
+		n.watch.probe(ctx, true, true)
+		n.watch.release()
+		if n.files() != before {
+			t.Error("a state was saved after the end")
+		}
+		b.set(func(b *bao) { b.onUpsert = nil })
+		n.stop()
 	})
 }
