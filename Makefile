@@ -35,7 +35,7 @@ demo: build servers ## Watch a Secret being encrypted, from nothing (DEMO_KEEP=1
 .PHONY: test
 test: build servers verify ## Everything that CI runs
 	go test -race -timeout 20m ./cmd/... ./internal/...
-	test/fuzz.sh 3s
+	test/fuzz.sh 4000x
 	go test -timeout 30m -p 1 ./test/...
 
 .PHONY: verify
