@@ -22,6 +22,7 @@ var fixedTexts = func() map[string]bool {
 
 // gRPC answers these itself, on either side, and their words hold nothing of a request.
 var grpcTexts = regexp.MustCompile(`^(context deadline exceeded|context canceled` +
+	`|stream terminated by RST_STREAM with error code: CANCEL` +
 	`|grpc: received message larger than max \(\d+ vs\. 65536\)` +
 	`|unknown method \w+ for service v2\.KeyManagementService)$`)
 

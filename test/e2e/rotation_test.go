@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -51,6 +53,16 @@ func TestARotation(t *testing.T) {
 		n.writeSecret(name)
 	}
 	old := registryOf(t, n.provider).active()
+
+	// The API server writes an unchanged object only when it is stale. Before the
+	// rotation it is not.
+	fresh := c.raw("a")
+	if err := n.rewrite("a"); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(c.raw("a").Data, fresh.Data) {
+		t.Error("an unchanged Secret was written again although its key is current")
+	}
 
 	if _, err := c.transit.Rotate(t.Context(), c.transit.Key()); err != nil {
 		t.Fatal(err)
@@ -162,6 +174,7 @@ func TestFiftyRotations(t *testing.T) {
 	tr := transit(t)
 	p := stacktest.Provider(t, binary(t), tr, stack.ProviderConfig{Fields: map[string]any{
 		"status.probeInterval": "100ms", "rotation.activationDelay": "1ms", "rotation.requireStableObservationCount": 1,
+		"logging.level": "debug",
 	}})
 	size := func() int64 {
 		info, err := os.Stat(p.Files.State)
@@ -176,7 +189,8 @@ func TestFiftyRotations(t *testing.T) {
 		}
 		eventuallyActive(t, p, v)
 		if v == 2 || v%10 == 1 {
-			t.Logf("version %2d: state file %5d bytes, resident memory %d KiB", v, size(), residentKiB(t, p))
+			count, mean := probeTimes(t, p)
+			t.Logf("version %2d: state file %5d bytes, resident memory %d KiB, %d probes of %.1f ms", v, size(), residentKiB(t, p), count, mean)
 		}
 	}
 	r := registryOf(t, p)
@@ -190,6 +204,32 @@ func TestFiftyRotations(t *testing.T) {
 	if perSnapshot := size() / int64(rotations+1); perSnapshot > 600 {
 		t.Errorf("%d bytes a snapshot", perSnapshot)
 	}
+}
+
+// probeTimes reads the durations of the provider's metadata probes from its log,
+// of the newest fifty at most.
+func probeTimes(t *testing.T, p *stack.Provider) (count int, meanMS float64) {
+	t.Helper()
+	log, err := os.ReadFile(p.Files.Log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var took []float64
+	for line := range bytes.Lines(log) {
+		var record struct {
+			Message    string  `json:"message"`
+			Kind       string  `json:"probe_kind"`
+			DurationMS float64 `json:"duration_ms"`
+		}
+		if json.Unmarshal(line, &record) == nil && record.Message == "status.probe" && record.Kind == "metadata" {
+			took = append(took, record.DurationMS)
+		}
+	}
+	took = took[max(0, len(took)-50):]
+	for _, ms := range took {
+		meanMS += ms / float64(len(took))
+	}
+	return len(took), meanMS
 }
 
 // residentKiB reads a process's resident memory.

@@ -49,7 +49,7 @@ type Conn struct {
 	timeout   time.Duration
 	transport http.RoundTripper
 	observer  Observer
-	library   *api.Client
+	client    *api.Client
 	// last holds the headers of the most recently used token, which is nearly
 	// always the one that the next request uses.
 	last atomic.Pointer[headers]
@@ -77,7 +77,7 @@ func New(o Options) (*Conn, error) {
 			return nil, err
 		}
 	}
-	if c.library, err = newLibraryClient(c); err != nil {
+	if c.client, err = newLibraryClient(c); err != nil {
 		return nil, err
 	}
 	return c, nil

@@ -52,7 +52,7 @@ func (c *Conn) Use(ctx context.Context, op Operation, fn func(context.Context, *
 	}
 	// WithNamespace copies the client without reading the environment; the
 	// library's Clone would read it.
-	answer, err := fn(context.WithValue(limited, exchangeKey{}, x), c.library.WithNamespace(c.namespace))
+	answer, err := fn(context.WithValue(limited, exchangeKey{}, x), c.client.WithNamespace(c.namespace))
 	err = x.libraryFailure(err)
 	c.observe(op, start, err)
 	if err != nil {

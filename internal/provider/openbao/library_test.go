@@ -213,7 +213,7 @@ func TestUseClientIsTheCallersOwn(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if ns := c.library.Namespace(); ns != "" {
+	if ns := c.client.Namespace(); ns != "" {
 		t.Errorf("the shared client has got the namespace %q", ns)
 	}
 }
