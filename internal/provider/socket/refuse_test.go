@@ -153,32 +153,3 @@ func TestKindNamesEverythingThatCanBeAtAPath(t *testing.T) {
 		}
 	}
 }
-
-func TestLookupGroup(t *testing.T) {
-	cases := []struct {
-		group string
-		gid   int
-		err   string
-	}{
-		{"root", 0, ""},
-		{"0", 0, ""},
-		{"4242", 4242, ""},
-		{"4294967294", 4294967294, ""},
-		{"4294967295", 0, "not a possible GID"},
-		{"99999999999999999999", 0, "not a possible GID"},
-		{"", 0, "none is given"},
-		{"no-such-group-here", 0, "no such group"},
-		{"-1", 0, "no such group"},
-		{"+1", 0, "no such group"},
-		{"0x10", 0, "no such group"},
-	}
-	for _, c := range cases {
-		gid, err := LookupGroup(c.group)
-		switch {
-		case c.err == "" && (err != nil || gid != c.gid):
-			t.Errorf("LookupGroup(%q) = %d, %v; want %d", c.group, gid, err, c.gid)
-		case c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err)):
-			t.Errorf("LookupGroup(%q) = %d, %v; want an error about %q", c.group, gid, err, c.err)
-		}
-	}
-}
