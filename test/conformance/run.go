@@ -1,6 +1,8 @@
 package conformance
 
 import (
+	"net"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -84,6 +86,15 @@ var cases = []testCase{
 // Run holds a target against the suite: one subtest a case.
 func Run(t *testing.T, target Target) {
 	t.Helper()
+	// Said once, and not by every case.
+	if !filepath.IsAbs(target.Socket) {
+		t.Fatalf("the socket %q: give its absolute path", target.Socket)
+	}
+	conn, err := net.Dial("unix", target.Socket)
+	if err != nil {
+		t.Fatalf("nothing serves the socket: %v", err)
+	}
+	_ = conn.Close()
 	var left []string
 	for _, c := range cases {
 		if names := c.missing(target); len(names) > 0 {

@@ -23,9 +23,9 @@ const patience = 60 * time.Second
 // canary is in every plaintext that is large enough, so that a plaintext is recognised wherever it comes out.
 var canary = "conformance-canary-" + rand.Text()
 
-// plaintextOf is a plaintext of so many bytes, different each time when it is large enough.
 var plaintextCount atomic.Int64
 
+// plaintextOf is a plaintext of so many bytes, different each time when it is large enough.
 func plaintextOf(size int) []byte {
 	text := fmt.Sprintf("%s/%d/", canary, plaintextCount.Add(1))
 	return []byte((text + strings.Repeat("x", size))[:size])

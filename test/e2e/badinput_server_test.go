@@ -104,7 +104,7 @@ func badServers(t *testing.T, b *badBench) []badCase {
 	plain.Config.ErrorLog = log.New(io.Discard, "", 0)
 	// A fresh node has taken in the metadata, and saved it, before its first round trip.
 	deep := func(name, part, body string, words ...string) badCase {
-		c := server(name, at(b.scripted(t, part, answers(body))), append([]string{"startup: deep_probe"}, words...)...)
+		c := server(name, at(b.scripted(t, part, answers(body))), words...)
 		c.creates = stateFiles
 		return c
 	}
@@ -127,9 +127,9 @@ func badServers(t *testing.T, b *badBench) []badCase {
 		})), "redirect", "openbao.address"),
 		server("metadata of 5 MiB", at(b.scripted(t, "/keys/", answers(interpose.Large(5<<20)))), "larger than 4194304 bytes", "openbao.address"),
 		server("a login answer of 5 MiB", at(b.scripted(t, "/login", answers(interpose.Large(5<<20)))), "larger than", "openbao.address"),
-		deep("a ciphertext of another version", "/encrypt/", `{"data":{"ciphertext":"vault:v2:AAAA"}}`, "key version"),
-		deep("a ciphertext of 5 MiB", "/encrypt/", interpose.Large(5<<20), "larger than 262144 bytes"),
-		deep("another plaintext", "/decrypt/", `{"data":{"plaintext":"AAAA"}}`, "not what was encrypted"),
+		deep("a ciphertext of another version", "/encrypt/", `{"data":{"ciphertext":"vault:v2:AAAA"}}`, "startup: deep_probe_invalid", "key version"),
+		deep("a ciphertext of 5 MiB", "/encrypt/", interpose.Large(5<<20), "startup: deep_probe_failed", "larger than 262144 bytes"),
+		deep("another plaintext", "/decrypt/", `{"data":{"plaintext":"AAAA"}}`, "startup: deep_probe_invalid", "not what was encrypted"),
 		server("metadata that is no JSON", at(b.scripted(t, "/keys/", answers(`<html>`))), "metadata_read_failed", "openbao.address"),
 		server("no answer", map[string]any{
 			"openbao.address": b.scripted(t, "/keys/", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }), "openbao.timeout": "300ms",

@@ -98,6 +98,11 @@ func causeOf(ctx context.Context, err error) fault.Cause {
 		return fault.None
 	}
 	if ctx.Err() != nil {
+		// As a deadline passes, gRPC may cancel the call a moment before the
+		// context's own timer fires.
+		if d, ok := ctx.Deadline(); ok && !time.Now().Before(d) {
+			return fault.DeadlineExceeded
+		}
 		return fault.CauseOf(ctx.Err())
 	}
 	return fault.CauseOf(err)
