@@ -101,7 +101,7 @@ func (s *Session) report(a *attempt, took time.Duration) {
 	status, level := openbao.StatusOK, slog.LevelInfo
 	attrs := []slog.Attr{
 		slog.String("operation", s.login.Method()+"_login"),
-		slog.Int64("duration_ms", took.Milliseconds()),
+		slog.Float64("duration_ms", float64(took.Microseconds())/1000),
 	}
 	if a.err != nil {
 		status, level = string(fault.ClassOf(a.err)), slog.LevelWarn

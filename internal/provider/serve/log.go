@@ -1,9 +1,14 @@
 package serve
 
 import (
+	"context"
 	"log/slog"
 	"maps"
 	"slices"
+	"time"
+
+	"github.com/baokms/baokms/internal/provider/observe"
+	"github.com/baokms/baokms/internal/provider/openbao"
 )
 
 func (p *provider) logStart() {
@@ -33,6 +38,34 @@ func (p *provider) logUnused() {
 			p.log.Warn("serve.start", slog.String("reason", field+" is set but has no effect in this version"))
 		}
 	}
+}
+
+// requestObserver counts and logs the requests to OpenBao.
+type requestObserver struct {
+	metrics *observe.OpenBaoMetrics
+	log     *slog.Logger
+}
+
+// RequestDone is part of openbao.Observer.
+func (o requestObserver) RequestDone(operation, status string, took time.Duration) {
+	o.metrics.RequestDone(operation, status, took)
+	level := slog.LevelDebug
+	if status != openbao.StatusOK {
+		level = slog.LevelWarn
+	}
+	if !o.log.Enabled(context.Background(), level) {
+		return
+	}
+	attrs := []slog.Attr{
+		slog.String("operation", operation),
+		slog.Float64("duration_ms", float64(took.Microseconds())/1000),
+	}
+	if status == openbao.StatusOK {
+		attrs = append(attrs, slog.String("status", status))
+	} else {
+		attrs = append(attrs, slog.String("status", "failed"), slog.String("error_class", status))
+	}
+	o.log.LogAttrs(context.Background(), level, "openbao.request", attrs...)
 }
 
 func (p *provider) logShutdown(err error) {

@@ -38,7 +38,7 @@ func (p *provider) connect() (*bao, error) {
 		Timeout:        time.Duration(c.OpenBao.Timeout),
 		AllowPlainHTTP: p.o.Dev,
 		MaxConns:       c.Server.MaxConcurrentEncrypt + c.Server.MaxConcurrentDecrypt + probeConns,
-		Observer:       p.metrics.OpenBao(),
+		Observer:       requestObserver{p.metrics.OpenBao(), p.log},
 	})
 	if err != nil {
 		return nil, err

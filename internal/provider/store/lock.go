@@ -15,7 +15,11 @@ import (
 func acquire(dir *osDirectory, path, name string) (*os.File, error) {
 	fd, err := unix.Openat(dir.fd, name, unix.O_RDWR|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NONBLOCK, 0o600)
 	if err != nil {
-		return nil, &Error{path, "the lock file cannot be opened", "it must be a regular file that the process may write", err}
+		fix := "it must be a regular file that the process may write"
+		if errors.Is(err, unix.EROFS) {
+			fix = "make the file system of the state directory writable again"
+		}
+		return nil, &Error{path, "the lock file cannot be opened", fix, err}
 	}
 	f := os.NewFile(uintptr(fd), path)
 	if err := checkLockFile(f, path); err != nil {

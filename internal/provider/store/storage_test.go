@@ -144,7 +144,7 @@ func TestReadOnlyFileSystem(t *testing.T) {
 		if !errors.Is(err, unix.EROFS) {
 			t.Errorf("Open on a read-only file system: %v", err)
 		}
-		wantError(t, err, path+lockSuffix, "the lock file cannot be opened", "it must be a regular file that the process may write")
+		wantError(t, err, path+lockSuffix, "the lock file cannot be opened", "make the file system of the state directory writable again")
 	})
 }
 

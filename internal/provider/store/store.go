@@ -136,7 +136,7 @@ func (s *Store) Load(fingerprint string) (*registry.Registry, error) {
 		}
 	} else if err := d.Sync(); err != nil {
 		// The save that made the files equal may have failed at its last barrier.
-		return nil, &Error{filepath.Dir(s.path), "the state directory cannot be synced", "check the file system's health", err}
+		return nil, &SaveError{filepath.Dir(s.path), "sync the directory", err}
 	}
 	s.confirmed = state
 	return state, nil

@@ -135,6 +135,9 @@ func (w *Watcher) discoverNow(ctx context.Context, began time.Time) error {
 		}
 		return err
 	}
+	if ctx.Err() != nil {
+		return ctx.Err() // nothing is persisted after the end
+	}
 	next, change, err := w.registry.Discover(md, w.o.Rules, began.Unix())
 	if err != nil {
 		err = asProblem(err)

@@ -54,7 +54,7 @@ func (w *Watcher) reportProbe(kind string, began time.Time, reason status.Reason
 	attrs := []slog.Attr{
 		slog.String("probe_kind", kind),
 		slog.String("status", outcome),
-		slog.Int64("duration_ms", now.Sub(began).Milliseconds()),
+		slog.Float64("duration_ms", float64(now.Sub(began).Microseconds())/1000),
 	}
 	if reason != "" {
 		attrs = append(attrs, slog.String("reason", string(reason)))

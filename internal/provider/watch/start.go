@@ -8,6 +8,7 @@ import (
 
 	"github.com/baokms/baokms/internal/provider/registry"
 	"github.com/baokms/baokms/internal/provider/status"
+	"github.com/baokms/baokms/internal/provider/store"
 )
 
 // StartError says why the provider did not become healthy at startup.
@@ -36,19 +37,17 @@ func (w *Watcher) Start(ctx context.Context, grace, retry time.Duration) error {
 		return err
 	}
 	defer w.release()
-	loaded, err := w.o.Store.Load(w.o.Fingerprint)
-	if err != nil {
-		return &StartError{status.StateUnavailable, true, err}
-	}
-	w.registry = loaded
 	inTime, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
 	for {
-		w.probe(inTime, true, true)
+		failure := w.load()
+		if failure == nil {
+			w.probe(inTime, true, true)
+			failure = w.failure()
+		}
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		failure := w.failure()
 		switch {
 		case failure == nil:
 			return nil
@@ -64,6 +63,24 @@ func (w *Watcher) Start(ctx context.Context, grace, retry time.Duration) error {
 		case <-time.After(retry):
 		}
 	}
+}
+
+// load reads the registry once. Files that look wrong stay wrong, but the
+// completion of an interrupted save may succeed when the disk is repaired.
+func (w *Watcher) load() *StartError {
+	if w.loaded {
+		return nil
+	}
+	found, err := w.o.Store.Load(w.o.Fingerprint)
+	if err != nil {
+		var unfinished *store.SaveError
+		if errors.As(err, &unfinished) {
+			return &StartError{status.StateSaveFailed, false, err}
+		}
+		return &StartError{status.StateUnavailable, true, err}
+	}
+	w.registry, w.loaded = found, true
+	return nil
 }
 
 // failure is what keeps the provider from serving, nil if nothing does. With a

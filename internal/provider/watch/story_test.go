@@ -34,6 +34,7 @@ var update = flag.Bool("update", false, "write the transcripts in testdata again
 //	heal             OpenBao answers again
 //	break WHAT       state or checkpoint: saves fail there
 //	repair           saves succeed again
+//	edit             change a byte of the state file
 //	swap             put an older copy of the state file in place
 //	swap back        put the newest one back
 //	discover N       a Decrypt asks for the key_id of version N
@@ -139,6 +140,8 @@ func (s *story) run(words []string) {
 		map[string]func(){"state": s.breakStateFile, "checkpoint": s.breakCheckpoint}[arg(1)]()
 	case "repair":
 		s.repair()
+	case "edit":
+		edit(s.t, s.path, "transitVersion", "TransitVersion")
 	case "swap":
 		if len(words) == 2 {
 			s.write(s.newest)

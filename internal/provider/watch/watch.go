@@ -61,6 +61,7 @@ type Watcher struct {
 	// registry is durable. It is the published one, but for the moment between
 	// a durable promotion and its publication.
 	registry    *registry.Registry
+	loaded      bool // the files have been read
 	starting    bool
 	metadata    status.Metadata
 	deep        status.Deep

@@ -174,6 +174,8 @@ func TestAFailedProbeIsTold(t *testing.T) {
 		{"key exportable", func(b *bao) { b.key.Exportable = true }, status.ProfileInvalid},
 		{"key deletable", func(b *bao) { b.key.DeletionAllowed = true }, status.ProfileInvalid},
 		{"another key", func(b *bao) { b.key.CreatedAtUnix = map[int]int64{1: 1} }, status.IdentityDrift},
+		{"new version without creation time", func(b *bao) { b.key.Latest = 2 }, status.MetadataUnverified},
+		{"a version above the latest", func(b *bao) { b.key.CreatedAtUnix = map[int]int64{1: 1715803200, 2: 1715803202} }, status.MetadataUnverified},
 		{"version gone", func(b *bao) { b.key.CreatedAtUnix = nil }, status.IdentityDrift},
 		{"rolled back", func(b *bao) { b.key.Latest, b.key.CreatedAtUnix = 0, nil }, status.VersionRollback},
 		{"decryption blocked", func(b *bao) { b.key.MinDecryption, b.key.CreatedAtUnix = 2, nil }, status.VersionsBlocked},
@@ -188,10 +190,17 @@ func TestAFailedProbeIsTold(t *testing.T) {
 				n.start()
 				defer n.stop()
 				n.wantHealthy(1)
-				good := b.key
+				good, files := b.key, n.files()
 				b.set(c.spoil)
 				n.probes(1)
 				n.wantReasons(c.reason)
+				if n.files() != files {
+					t.Error("a failed probe changed a file")
+				}
+				probes := n.events("status.probe")
+				if last := probes[len(probes)-1]; last["reason"] != string(c.reason) || last["error"] == "" || last["level"] != "WARN" {
+					t.Errorf("the log says %v", last)
+				}
 				if n.board.Load().Registry() == nil {
 					t.Error("a failed probe took the registry away: nothing can be decrypted")
 				}
@@ -458,5 +467,31 @@ func TestNothingIsPersistedAfterTheEnd(t *testing.T) {
 		}
 		b.set(func(b *bao) { b.onUpsert = nil })
 		n.stop()
+	})
+}
+
+// TestAnInterruptedSaveIsCompletedWhenTheDiskHeals: the state file is one save
+// ahead, and the start cannot complete that save at first.
+func TestAnInterruptedSaveIsCompletedWhenTheDiskHeals(t *testing.T) {
+	path := statePath(t)
+	synctest.Test(t, func(t *testing.T) {
+		b := newBao()
+		first := newNode(t, b, path)
+		first.start()
+		b.rotate()
+		first.breakCheckpoint()
+		first.probes(1)
+		first.stop()
+
+		first.repair() // opening the store removes leftovers
+		n := newNode(t, b, path)
+		n.breakCheckpoint()
+		time.AfterFunc(10*time.Second, n.repair)
+		n.start()
+		defer func() { n.stop() }()
+		n.wantHealthy(1)
+		if n.pending() == nil {
+			t.Error("what had been saved by half is lost")
+		}
 	})
 }
