@@ -9,7 +9,9 @@ failed=0
 
 # The fuzzer may report the end of its own time as a failure; a finding always
 # comes with an input.
-only_late() { grep -q 'context deadline exceeded' <<<"$1" && ! grep -q 'Failing input' <<<"$1"; }
+only_late() {
+	grep -q '^ *context deadline exceeded$' <<<"$1" && ! grep -qE 'Failing input|--- FAIL: Fuzz[A-Za-z]*/' <<<"$1"
+}
 
 while IFS=: read -r file target; do
 	package=./$(dirname "$file")

@@ -10,7 +10,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -18,36 +17,45 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	if err := run(ctx, newScreen(os.Stdout), os.Getenv("DEMO_KEEP") == "1"); err != nil {
-		if ctx.Err() != nil {
-			fmt.Fprintln(os.Stderr, "\nInterrupted. Everything that was started has been stopped.")
-			os.Exit(130)
-		}
-		fmt.Fprintf(os.Stderr, "\nThe demo failed: %v\n", err)
+	played, closed := run(ctx, newScreen(os.Stdout), os.Getenv("DEMO_KEEP") == "1")
+	switch {
+	case closed != nil:
+		fmt.Fprintf(os.Stderr, "\nThe demo could not clean up after itself: %v\n", closed)
+	case ctx.Err() != nil:
+		fmt.Fprintln(os.Stderr, "\nInterrupted. Everything that was started has been stopped.")
+	}
+	switch {
+	case ctx.Err() != nil:
+		os.Exit(130)
+	case played != nil:
+		fmt.Fprintf(os.Stderr, "\nThe demo failed: %v\n", played)
+		os.Exit(1)
+	case closed != nil:
 		os.Exit(1)
 	}
 }
 
-// run makes a world, plays the story in it and takes the world down again.
-func run(ctx context.Context, s *screen, keep bool) (err error) {
+// run makes a world, plays the story in it and takes the world down again. It
+// returns how the story and how the clean-up ended.
+func run(ctx context.Context, s *screen, keep bool) (played, closed error) {
 	w, err := newWorld(s)
 	if err != nil {
-		return err
+		return err, nil
 	}
 	defer func() {
-		if err != nil && ctx.Err() == nil {
+		if played != nil && ctx.Err() == nil {
 			w.explain()
 		}
-		err = errors.Join(err, w.close())
+		closed = w.close()
 	}()
 	if err := w.play(ctx); err != nil {
-		return err
+		return err, nil
 	}
 	if keep {
 		w.invite()
 		<-ctx.Done()
 	}
-	return nil
+	return nil, nil
 }

@@ -85,7 +85,7 @@ func (w *world) rotate(ctx context.Context) error {
 		{"Two probes agree: the countdown begins", func(ctx context.Context) (err error) {
 			r, err = w.await(ctx, func(s snapshot) bool { return s.StableAt != 0 })
 			return err
-		}, func() { w.say("promotion in %s, by this process's own clock", activationDelay) }},
+		}, func() { w.countdown(ctx) }},
 		{"Promoted: saved, proved by a round trip, then published", func(ctx context.Context) (err error) {
 			r, err = w.await(ctx, func(s snapshot) bool { return s.State == "active" })
 			return err
@@ -114,6 +114,20 @@ func (w *world) rotate(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// countdown prints the seconds that are left of the delay, by this process's own
+// clock as the provider counts them by its own.
+func (w *world) countdown(ctx context.Context) {
+	fmt.Fprint(w.w, "       promotion in")
+	for left := int(activationDelay / time.Second); left > 0; left-- {
+		fmt.Fprintf(w.w, " %d", left)
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Second):
+		}
+	}
+	fmt.Fprintln(w.w)
 }
 
 func (w *world) showRegistry(r map[int]snapshot) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -24,7 +25,7 @@ import (
 
 // patience bounds every condition that a test waits for. Conditions are met in
 // a second or two; the machine may be busy.
-const patience = 60 * time.Second
+const patience = 90 * time.Second
 
 // binary is the provider as `make build` built it.
 func binary(t *testing.T) string {
@@ -250,7 +251,8 @@ func registryOf(t *testing.T, p *stack.Provider) registryFile {
 	return r
 }
 
-// eventuallyActive waits until a provider's durable active version is v.
+// eventuallyActive waits until v is a provider's active version, on disk and in
+// what it answers from.
 func eventuallyActive(t *testing.T, p *stack.Provider, v int) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("version %d is active", v), func() error {
@@ -259,5 +261,24 @@ func eventuallyActive(t *testing.T, p *stack.Provider, v int) {
 		}
 		return nil
 	})
+	// Durable comes first; published is what calls are answered with.
+	eventually(t, fmt.Sprintf("version %d is published", v), func() error {
+		return metricIs(t, p, fmt.Sprintf("openbao_kms_key_version %d", v))
+	})
 	eventuallyReady(t, p)
+}
+
+// metricIs looks for one line of a provider's metrics.
+func metricIs(t *testing.T, p *stack.Provider, line string) error {
+	t.Helper()
+	resp, err := http.Get("http://" + p.Files.MetricsAddress + "/metrics")
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err == nil && !strings.Contains(string(body), line+"\n") {
+		err = fmt.Errorf("no line %q", line)
+	}
+	return err
 }
