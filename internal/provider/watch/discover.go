@@ -19,7 +19,7 @@ type discoveries struct {
 	mu      sync.Mutex
 	life    context.Context // of the provider; nil while none may start
 	current *discovery      // nil when none runs
-	last    time.Time       // when the last one began
+	last    time.Time       // when the last one asked OpenBao; zero if it did not
 	lastErr error           // how it ended
 }
 
@@ -89,10 +89,7 @@ func (w *Watcher) joinDiscovery() (*discovery, error) {
 		var asked time.Time
 		asked, d.err = w.discover(life)
 		s.mu.Lock()
-		s.current = nil
-		if !asked.IsZero() {
-			s.last, s.lastErr = asked, d.err
-		}
+		s.current, s.last, s.lastErr = nil, asked, d.err
 		s.mu.Unlock()
 		close(d.done)
 	})

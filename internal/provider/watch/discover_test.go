@@ -48,6 +48,7 @@ func TestDiscoveriesAreSharedAndLimited(t *testing.T) {
 		n := newNode(t, b, statePath(t))
 		n.start()
 		defer n.stop()
+		b.slow = time.Second // so that all callers are there before the answer
 		before, _ := b.count()
 		discover := func() error { return n.watch.Discover(t.Context(), unknownKeyID()) }
 		var callers sync.WaitGroup

@@ -33,6 +33,7 @@ type bao struct {
 	upsertErr error
 	deepErr   error
 	hang      bool
+	slow      time.Duration     // how long a metadata read takes
 	onDeep    func(version int) // called before a round trip is answered
 	onUpsert  func()            // called before the upsert setting is answered
 	reads     int
@@ -64,8 +65,9 @@ func (b *bao) rotate() {
 func (b *bao) ReadKey(ctx context.Context) (transit.Key, error) {
 	b.mu.Lock()
 	b.reads++
-	hang, key, err := b.hang, b.key, b.readErr
+	hang, slow, key, err := b.hang, b.slow, b.key, b.readErr
 	b.mu.Unlock()
+	time.Sleep(slow)
 	if hang {
 		<-ctx.Done()
 		return transit.Key{}, ctx.Err()

@@ -361,6 +361,15 @@ func TestADiscoveryWaitsForAFailedSave(t *testing.T) {
 			t.Error("an identity was published before it was durable")
 		}
 		n.wantReasons(status.StateSaveFailed)
+		// The next one is allowed by the interval, but it could take nothing in.
+		n.probes(1)
+		before, _ := b.count()
+		if err := n.watch.Discover(t.Context(), unknownKeyID()); fault.CauseOf(err) != fault.DiscoveryFailed {
+			t.Fatalf("error %v, want DiscoveryFailed", err)
+		}
+		if reads, _ := b.count(); reads != before {
+			t.Error("OpenBao was asked for what cannot be saved")
+		}
 		n.repair()
 		n.probes(1)
 		n.wantHealthy(1)

@@ -167,7 +167,7 @@ func (w *Watcher) delayPassed(p *registry.Entry) bool {
 func (w *Watcher) promote(ctx context.Context, md registry.Metadata) {
 	p := w.registry.Pending()
 	next, change, err := w.registry.Promote(md, w.o.Rules, w.delayPassed(p), time.Now().Unix())
-	if err != nil || ctx.Err() != nil || !w.save(next, change) {
+	if err != nil || !w.save(next, change) {
 		return
 	}
 	w.activation = activation{}

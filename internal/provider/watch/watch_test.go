@@ -236,13 +236,13 @@ func TestAFailedDeepProbeIsRetriedAfterTheNextMetadataProbe(t *testing.T) {
 		n.probes(int(testDeep / testProbe)) // the regular deep probe fails
 		n.wantReasons(status.DeepProbeFailed)
 		_, before := b.count()
-		b.set(func(b *bao) { b.readErr = failed(fault.Sealed) })
+		b.set(func(b *bao) { b.key.MinAvailable = 2 })
 		n.probes(1)
-		n.wantReasons(status.MetadataReadFailed, status.DeepProbeFailed)
+		n.wantReasons(status.VersionsBlocked, status.DeepProbeFailed)
 		if _, deeps := b.count(); deeps != before {
 			t.Errorf("%d deep probes after a failed metadata probe, want %d", deeps, before)
 		}
-		b.set(func(b *bao) { b.readErr, b.deepErr = nil, nil })
+		b.set(func(b *bao) { b.key.MinAvailable, b.deepErr = 0, nil })
 		n.probes(1)
 		n.wantHealthy(1)
 	})
