@@ -22,14 +22,15 @@ help: ## Print this page
 
 .PHONY: build
 build: ## Build bin/bao-kms-provider
-	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o $(PROVIDER) ./cmd/provider
+	@echo "build $(PROVIDER) $(VERSION)"
+	@CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o $(PROVIDER) ./cmd/provider
 
 .PHONY: servers
 servers: ## Build the real servers for tests: kube-apiserver, etcd, Transit
 	@go run ./test/servers/build
 
 .PHONY: demo
-demo: build servers ## Watch a Secret being encrypted, from nothing (DEMO_KEEP=1 leaves it running)
+demo: build servers ## Watch a Secret being encrypted (DEMO_KEEP=1 leaves it running)
 	@go run ./test/demo
 
 .PHONY: test

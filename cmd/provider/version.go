@@ -16,9 +16,10 @@ type versionReport struct {
 
 func (a *app) versionCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "version",
-		Short:   "Print which build this is",
-		Long:    `version prints the release, the commit and date of the build, whether its tree had changes that are in no commit (dirty), and the Go version.`,
+		Use:   "version",
+		Short: "Print which build this is",
+		Long: `version prints the release, the commit and date of the build, whether its tree
+had changes that are in no commit (dirty), and the Go version.`,
 		Example: `  bao-kms-provider version --output json`,
 		Args:    cobra.NoArgs,
 	}

@@ -28,7 +28,8 @@ func (w *world) play(ctx context.Context) error {
 			return err
 		}
 	}
-	w.title("Done. The API server can read its Secrets only while OpenBao agrees.")
+	w.title("Done. An API server that starts can read its Secrets only if OpenBao agrees.")
+	w.say("DEMO_KEEP=1 make demo leaves it all running; docs/install.md has the real thing.")
 	return nil
 }
 
@@ -37,7 +38,7 @@ func (w *world) start(ctx context.Context) error {
 		text string
 		do   func(context.Context) error
 	}{
-		{"OpenBao: a Transit key, a policy, and JWT login", w.startTransit},
+		{"Transit (OpenBao's engine): a key, a policy, and JWT login", w.startTransit},
 		{"etcd", w.startEtcd},
 		{"bao-kms-provider: logs in, proves the key, opens its socket", w.startProvider},
 		{"kube-apiserver: encrypts Secrets and ConfigMaps through it", w.startAPIServer},

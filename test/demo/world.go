@@ -65,7 +65,7 @@ func (w *world) path(names ...string) string {
 
 func (w *world) startTransit(ctx context.Context) (err error) {
 	w.transit, err = stack.StartTransit(ctx, stack.TransitOptions{Dir: w.path("openbao")})
-	return w.started("OpenBao", w.transit, err)
+	return w.started("Transit", w.transit, err)
 }
 
 func (w *world) startEtcd(ctx context.Context) (err error) {
