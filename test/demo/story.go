@@ -29,7 +29,7 @@ func (w *world) play(ctx context.Context) error {
 		}
 	}
 	w.title("Done. An API server that starts can read its Secrets only if OpenBao agrees.")
-	w.say("DEMO_KEEP=1 make demo leaves it all running; docs/install.md has the real thing.")
+	w.say("DEMO_KEEP=1 make demo keeps it running. Next: docs/install.md")
 	return nil
 }
 
