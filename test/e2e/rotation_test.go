@@ -432,7 +432,14 @@ func TestTheStateDirectoryFails(t *testing.T) {
 		t.Error("persistence_degraded is not told")
 	}
 	stopsAndReads()
-	if err := syscall.Unmount(state, 0); err != nil {
+	// Nor does a restart take decryption away.
+	if err := n.provider.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventuallyReason(t, n.provider, "state_save_failed")
+	stopsAndReads()
+	// Detached and not unmounted: the provider's lock is open in it.
+	if err := syscall.Unmount(state, syscall.MNT_DETACH); err != nil {
 		t.Fatal(err)
 	}
 	eventuallyActive(t, n.provider, 2)

@@ -13,7 +13,7 @@ import (
 // acquire takes the exclusive advisory lock on the lock file in directory dir.
 // The kernel releases it when the process ends, however it ends; the file stays.
 func acquire(dir *osDirectory, path, name string) (*os.File, error) {
-	fd, err := unix.Openat(dir.fd, name, unix.O_RDWR|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NONBLOCK, 0o600)
+	fd, writable, err := openLockFile(dir, name)
 	if err != nil {
 		fix := "it must be a regular file that the process may write"
 		if errors.Is(err, unix.EROFS) {
@@ -38,11 +38,29 @@ func acquire(dir *osDirectory, path, name string) (*os.File, error) {
 		f.Close()
 		return nil, &Error{path, "the lock file was replaced while it was being locked", "start again, and never delete the lock file", nil}
 	}
+	if !writable {
+		return f, nil // the file goes on naming an earlier holder
+	}
 	if err := writePID(f); err != nil {
 		f.Close()
 		return nil, &Error{path, "the lock file cannot be written", "check the file system's space and mode", err}
 	}
 	return f, nil
+}
+
+// openLockFile opens the lock file, or makes it. On a file system that has turned
+// read-only an existing one will do: it can be locked all the same, and a node
+// that restarts then must still decrypt what it knows.
+func openLockFile(dir *osDirectory, name string) (fd int, writable bool, err error) {
+	const flags = unix.O_NOFOLLOW | unix.O_CLOEXEC | unix.O_NONBLOCK
+	fd, err = unix.Openat(dir.fd, name, unix.O_RDWR|unix.O_CREAT|flags, 0o600)
+	if !errors.Is(err, unix.EROFS) {
+		return fd, true, err
+	}
+	if fd, again := unix.Openat(dir.fd, name, unix.O_RDONLY|flags, 0); again == nil {
+		return fd, false, nil
+	}
+	return -1, false, err
 }
 
 // isNamed reports whether name in the directory dirfd is the open file f.

@@ -139,10 +139,38 @@ func TestReadOnlyFileSystem(t *testing.T) {
 	wantFiles(t, path, own[2])
 	s.Close()
 
+	// A restart meanwhile: the node loads what it knows, keeps others out, and can
+	// save when the file system is writable again.
+	before = listing(t, path)
+	readOnly(t, dir, func() {
+		restarted := mustOpen(t, path)
+		mustLoad(t, restarted, own[2])
+		var locked *LockedError
+		if _, err := Open(path); !errors.As(err, &locked) {
+			t.Errorf("a second Open on a read-only file system: %v, want a *LockedError", err)
+		}
+		if err := restarted.Save(own[3]); !errors.Is(err, unix.EROFS) {
+			t.Errorf("Save on a read-only file system: %v", err)
+		}
+		wantUntouched(t, path, before)
+		if err := unix.Mount("", dir, "", unix.MS_BIND|unix.MS_REMOUNT, ""); err != nil {
+			t.Fatal(err)
+		}
+		if err := restarted.Retry(); err != nil {
+			t.Errorf("Retry when it can be written again: %v", err)
+		}
+		wantFiles(t, path, own[3])
+		restarted.Close()
+	})
+
+	// Without a lock file there is nothing that could be locked.
+	if err := os.Remove(path + lockSuffix); err != nil {
+		t.Fatal(err)
+	}
 	readOnly(t, dir, func() {
 		_, err := Open(path)
 		if !errors.Is(err, unix.EROFS) {
-			t.Errorf("Open on a read-only file system: %v", err)
+			t.Errorf("Open on a read-only file system without a lock file: %v", err)
 		}
 		wantError(t, err, path+lockSuffix, "the lock file cannot be opened", "make the file system of the state directory writable again")
 	})

@@ -56,7 +56,9 @@ func Open(path string) (*Store, error) {
 		return nil, err
 	}
 	for _, name := range []string{s.name, s.name + checkpointSuffix} {
-		if err := removeTemporary(d, name); err != nil {
+		// What cannot be removed from a read-only file system does no harm there,
+		// and every save removes it again before it begins.
+		if err := removeTemporary(d, name); err != nil && !errors.Is(err, unix.EROFS) {
 			s.lock.Close()
 			return nil, &Error{s.file(name + temporarySuffix), "a leftover temporary file cannot be removed", "remove it", err}
 		}
