@@ -53,7 +53,7 @@ func (c *Conn) Use(ctx context.Context, op Operation, fn func(context.Context, *
 	// WithNamespace copies the client without reading the environment; the
 	// library's Clone would read it.
 	answer, err := fn(context.WithValue(limited, exchangeKey{}, x), c.client.WithNamespace(c.namespace))
-	err = x.libraryFailure(err)
+	err = x.clientFailure(err)
 	c.observe(op, start, err)
 	if err != nil {
 		return nil, err
@@ -61,10 +61,10 @@ func (c *Conn) Use(ctx context.Context, op Operation, fn func(context.Context, *
 	return answer, nil
 }
 
-// libraryFailure finds the *fault.Error that libraryTransport produced inside
+// clientFailure finds the *fault.Error that libraryTransport produced inside
 // what the library and net/http made of it. The library's own errors hold URLs
 // and are dropped.
-func (x exchange) libraryFailure(err error) error {
+func (x exchange) clientFailure(err error) error {
 	if err == nil {
 		return nil
 	}
