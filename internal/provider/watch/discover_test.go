@@ -17,11 +17,7 @@ import (
 func unknownKeyID() string { return testScope.KeyID(2, 1715803202) }
 
 func TestADiscoveryTakesInAPeersKey(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBao()
-		n := newNode(t, b, statePath(t))
-		n.start()
-		defer n.stop()
+	withNode(t, func(t *testing.T, n *node, b *bao) {
 		b.rotate()
 		if err := n.watch.Discover(t.Context(), unknownKeyID()); err != nil {
 			t.Fatal(err)
@@ -43,11 +39,7 @@ func TestADiscoveryTakesInAPeersKey(t *testing.T) {
 }
 
 func TestDiscoveriesAreSharedAndLimited(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBao()
-		n := newNode(t, b, statePath(t))
-		n.start()
-		defer n.stop()
+	withNode(t, func(t *testing.T, n *node, b *bao) {
 		b.slow = time.Second // so that all callers are there before the answer
 		before, _ := b.count()
 		discover := func() error { return n.watch.Discover(t.Context(), unknownKeyID()) }
@@ -81,11 +73,7 @@ func TestDiscoveriesAreSharedAndLimited(t *testing.T) {
 }
 
 func TestACallerThatGivesUpCancelsNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBao()
-		n := newNode(t, b, statePath(t))
-		n.start()
-		defer n.stop()
+	withNode(t, func(t *testing.T, n *node, b *bao) {
 		b.set(func(b *bao) { b.hang = true })
 		began := time.Now()
 		impatient, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -138,11 +126,7 @@ func TestAFailedDiscoveryCountsForHealth(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				b := newBao()
-				n := newNode(t, b, statePath(t))
-				n.start()
-				defer n.stop()
+			withNode(t, func(t *testing.T, n *node, b *bao) {
 				b.set(c.spoil)
 				if err := n.watch.Discover(t.Context(), unknownKeyID()); fault.CauseOf(err) != fault.DiscoveryFailed {
 					t.Fatalf("error %v, want DiscoveryFailed", err)
@@ -155,11 +139,7 @@ func TestAFailedDiscoveryCountsForHealth(t *testing.T) {
 
 // TestADiscoveryMovesNoCountdown runs one in the middle of an activation delay.
 func TestADiscoveryMovesNoCountdown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBao()
-		n := newNode(t, b, statePath(t))
-		n.start()
-		defer n.stop()
+	withNode(t, func(t *testing.T, n *node, b *bao) {
 		b.rotate()
 		n.probes(testCount + 2)
 		if err := n.watch.Discover(t.Context(), testScope.KeyID(9, 9)); err != nil {
@@ -174,11 +154,7 @@ func TestADiscoveryMovesNoCountdown(t *testing.T) {
 
 // TestADiscoveryThatGetsNoTurnUsesUpNothing: it asked nobody, so the next one may.
 func TestADiscoveryThatGetsNoTurnUsesUpNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBao()
-		n := newNode(t, b, statePath(t))
-		n.start()
-		defer n.stop()
+	withNode(t, func(t *testing.T, n *node, b *bao) {
 		b.rotate()
 		if err := n.watch.take(t.Context()); err != nil {
 			t.Fatal(err)

@@ -190,6 +190,19 @@ func (n *node) start() {
 	}
 }
 
+// withNode runs a story in synthetic time, on a fresh node that is up and probes,
+// and ends the node with it.
+func withNode(t *testing.T, story func(t *testing.T, n *node, b *bao)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBao()
+		n := newNode(t, b, statePath(t))
+		n.start()
+		defer n.stop()
+		story(t, n, b)
+	})
+}
+
 // probes lets time pass until after n more metadata probes.
 func (n *node) probes(count int) {
 	for range count {

@@ -49,11 +49,7 @@ func (n *node) files() [2]string {
 }
 
 func TestAFailedObservationKeepsTheProviderHealthy(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBao()
-		n := newNode(t, b, statePath(t))
-		n.start()
-		defer n.stop()
+	withNode(t, func(t *testing.T, n *node, b *bao) {
 		b.rotate()
 		n.probes(1) // pending, one observation
 		before := n.files()
@@ -97,11 +93,7 @@ func TestAFailedObservationKeepsTheProviderHealthy(t *testing.T) {
 // TestAHalfSavedObservationIsNotTheException: the state file has changed, so the
 // files no longer hold only what is published.
 func TestAHalfSavedObservationIsNotTheException(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBao()
-		n := newNode(t, b, statePath(t))
-		n.start()
-		defer n.stop()
+	withNode(t, func(t *testing.T, n *node, b *bao) {
 		b.rotate()
 		n.probes(1)
 		n.breakCheckpoint()
@@ -121,11 +113,7 @@ func TestAHalfSavedObservationIsNotTheException(t *testing.T) {
 func TestANewIdentityIsNotPublishedBeforeItIsDurable(t *testing.T) {
 	for name, spoil := range map[string]func(*node){"before": (*node).breakStateFile, "between": (*node).breakCheckpoint} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				b := newBao()
-				n := newNode(t, b, statePath(t))
-				n.start()
-				defer n.stop()
+			withNode(t, func(t *testing.T, n *node, b *bao) {
 				spoil(n)
 				b.rotate()
 				n.probes(2)
@@ -148,11 +136,7 @@ func TestANewIdentityIsNotPublishedBeforeItIsDurable(t *testing.T) {
 }
 
 func TestARecoveredStableCountStartsTheFullDelay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBao()
-		n := newNode(t, b, statePath(t))
-		n.start()
-		defer n.stop()
+	withNode(t, func(t *testing.T, n *node, b *bao) {
 		b.rotate()
 		n.probes(testCount - 1)
 		n.breakStateFile()
@@ -170,11 +154,7 @@ func TestARecoveredStableCountStartsTheFullDelay(t *testing.T) {
 func TestARecoveredPromotionIsProvedFirst(t *testing.T) {
 	for name, spoil := range map[string]func(*node){"before": (*node).breakStateFile, "between": (*node).breakCheckpoint} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				b := newBao()
-				n := newNode(t, b, statePath(t))
-				n.start()
-				defer n.stop()
+			withNode(t, func(t *testing.T, n *node, b *bao) {
 				b.rotate()
 				n.probes(testCount + int(testDelay/testProbe) - 1)
 				spoil(n)
@@ -196,11 +176,7 @@ func TestARecoveredPromotionIsProvedFirst(t *testing.T) {
 }
 
 func TestAConflictDuringRecoveryStays(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBao()
-		n := newNode(t, b, statePath(t))
-		n.start()
-		defer n.stop()
+	withNode(t, func(t *testing.T, n *node, b *bao) {
 		b.rotate()
 		n.probes(1)
 		good := n.files()
@@ -240,11 +216,7 @@ func TestFilesThatChangeUnderTheProvider(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				b := newBao()
-				n := newNode(t, b, statePath(t))
-				n.start()
-				defer n.stop()
+			withNode(t, func(t *testing.T, n *node, b *bao) {
 				b.rotate()
 				n.probes(1)
 				good := n.files()
@@ -347,11 +319,7 @@ func TestTheWallClockMayStepBack(t *testing.T) {
 }
 
 func TestADiscoveryWaitsForAFailedSave(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBao()
-		n := newNode(t, b, statePath(t))
-		n.start()
-		defer n.stop()
+	withNode(t, func(t *testing.T, n *node, b *bao) {
 		b.rotate()
 		n.breakStateFile()
 		if err := n.watch.Discover(t.Context(), unknownKeyID()); fault.CauseOf(err) != fault.DiscoveryFailed {

@@ -15,11 +15,7 @@ import (
 func (n *node) pending() *registry.Entry { return n.board.Load().Registry().Pending() }
 
 func TestAnOrdinaryRotation(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBao()
-		n := newNode(t, b, statePath(t))
-		n.start()
-		defer n.stop()
+	withNode(t, func(t *testing.T, n *node, b *bao) {
 		b.rotate()
 		for count := 1; count <= testCount; count++ {
 			n.probes(1)
@@ -57,11 +53,7 @@ func promotedFrom(n *node) string { return n.board.Load().Registry().Entries()[0
 // TestAPromotionHasNoGap looks at the published view while the new key is being
 // proved: the old one must still serve.
 func TestAPromotionHasNoGap(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBao()
-		n := newNode(t, b, statePath(t))
-		n.start()
-		defer n.stop()
+	withNode(t, func(t *testing.T, n *node, b *bao) {
 		var during []int
 		b.onDeep = func(version int) {
 			if v := n.verdict(); version == 2 && v.Healthy {
@@ -78,11 +70,7 @@ func TestAPromotionHasNoGap(t *testing.T) {
 }
 
 func TestAPromotionThatCannotBeProvedIsPublishedUnhealthy(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBao()
-		n := newNode(t, b, statePath(t))
-		n.start()
-		defer n.stop()
+	withNode(t, func(t *testing.T, n *node, b *bao) {
 		b.rotate()
 		n.probes(testCount + int(testDelay/testProbe) - 1)
 		n.wantHealthy(1)
@@ -122,11 +110,7 @@ func TestARestartStartsTheDelayAgain(t *testing.T) {
 }
 
 func TestAFailedProbeDoesNotPromote(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBao()
-		n := newNode(t, b, statePath(t))
-		n.start()
-		defer n.stop()
+	withNode(t, func(t *testing.T, n *node, b *bao) {
 		b.rotate()
 		n.probes(testCount)
 		b.set(func(b *bao) { b.readErr = failed(fault.Sealed) })
@@ -141,11 +125,7 @@ func TestAFailedProbeDoesNotPromote(t *testing.T) {
 }
 
 func TestANewerCandidateStartsItsOwnCountdown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBao()
-		n := newNode(t, b, statePath(t))
-		n.start()
-		defer n.stop()
+	withNode(t, func(t *testing.T, n *node, b *bao) {
 		b.rotate()
 		n.probes(testCount + 2) // one minute of version 2's delay is over
 		b.rotate()
@@ -160,11 +140,7 @@ func TestANewerCandidateStartsItsOwnCountdown(t *testing.T) {
 }
 
 func TestEncryptionBlockedHealsByPromotion(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBao()
-		n := newNode(t, b, statePath(t))
-		n.start()
-		defer n.stop()
+	withNode(t, func(t *testing.T, n *node, b *bao) {
 		b.rotate()
 		b.set(func(b *bao) { b.key.MinEncryption = 2 })
 		n.probes(testCount + int(testDelay/testProbe) - 1)
@@ -201,11 +177,7 @@ func TestASupersededCandidateThatWasStableAtOnce(t *testing.T) {
 // TestAFailedProofIsNotRepeatedAtOnce: the promotion is published with what its
 // one round trip said.
 func TestAFailedProofIsNotRepeatedAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBao()
-		n := newNode(t, b, statePath(t))
-		n.start()
-		defer n.stop()
+	withNode(t, func(t *testing.T, n *node, b *bao) {
 		b.rotate()
 		n.probes(testCount + int(testDelay/testProbe) - 1)
 		b.set(func(b *bao) { b.deepErr = failed(fault.Unavailable) })

@@ -184,11 +184,7 @@ func TestAFailedProbeIsTold(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				b := newBao()
-				n := newNode(t, b, statePath(t))
-				n.start()
-				defer n.stop()
+			withNode(t, func(t *testing.T, n *node, b *bao) {
 				n.wantHealthy(1)
 				good, files := b.key, n.files()
 				b.set(c.spoil)
@@ -213,11 +209,7 @@ func TestAFailedProbeIsTold(t *testing.T) {
 }
 
 func TestMetadataGrowsStaleWhenProbesHang(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBao()
-		n := newNode(t, b, statePath(t))
-		n.start()
-		defer n.stop()
+	withNode(t, func(t *testing.T, n *node, b *bao) {
 		b.set(func(b *bao) { b.hang = true })
 		time.Sleep(testStaleness)
 		n.wantHealthy(1)
@@ -227,11 +219,7 @@ func TestMetadataGrowsStaleWhenProbesHang(t *testing.T) {
 }
 
 func TestAFailedDeepProbeIsRetriedAfterTheNextMetadataProbe(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBao()
-		n := newNode(t, b, statePath(t))
-		n.start()
-		defer n.stop()
+	withNode(t, func(t *testing.T, n *node, b *bao) {
 		b.set(func(b *bao) { b.deepErr = failed(fault.Unavailable) })
 		n.probes(int(testDeep / testProbe)) // the regular deep probe fails
 		n.wantReasons(status.DeepProbeFailed)
@@ -249,11 +237,7 @@ func TestAFailedDeepProbeIsRetriedAfterTheNextMetadataProbe(t *testing.T) {
 }
 
 func TestProbesKeepToTheirIntervals(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBao()
-		n := newNode(t, b, statePath(t))
-		n.start()
-		defer n.stop()
+	withNode(t, func(t *testing.T, n *node, b *bao) {
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		reads, deeps := b.count()
@@ -268,11 +252,7 @@ func TestProbesKeepToTheirIntervals(t *testing.T) {
 
 // TestALongFailureIsNotAFlood counts what an hour of the same failure logs.
 func TestALongFailureIsNotAFlood(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBao()
-		n := newNode(t, b, statePath(t))
-		n.start()
-		defer n.stop()
+	withNode(t, func(t *testing.T, n *node, b *bao) {
 		b.set(func(b *bao) { b.readErr = failed(fault.Sealed) })
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
@@ -298,11 +278,7 @@ func TestALongFailureIsNotAFlood(t *testing.T) {
 }
 
 func TestAPanicFailsTheProbeAndNothingElse(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBao()
-		n := newNode(t, b, statePath(t))
-		n.start()
-		defer n.stop()
+	withNode(t, func(t *testing.T, n *node, b *bao) {
 		b.set(func(b *bao) { b.onDeep = func(int) { panic("a value that must not be logged") } })
 		n.probes(int(testDeep / testProbe))
 		n.wantReasons(status.DeepProbeFailed)
@@ -368,11 +344,7 @@ func TestARestartDoesNotTakeDecryptionAway(t *testing.T) {
 // TestAFindingDoesNotWaitForTheDeepProbe looks at the published view while a
 // slow deep probe runs right after a metadata probe that found something.
 func TestAFindingDoesNotWaitForTheDeepProbe(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBao()
-		n := newNode(t, b, statePath(t))
-		n.start()
-		defer n.stop()
+	withNode(t, func(t *testing.T, n *node, b *bao) {
 		n.probes(int(testDeep/testProbe) - 1)
 		var during []status.Reason
 		b.set(func(b *bao) {
@@ -389,11 +361,7 @@ func TestAFindingDoesNotWaitForTheDeepProbe(t *testing.T) {
 // TestNoEncryptWhileUpsertIsAllowed: invariant 9. A deep probe could create the
 // key that is missing.
 func TestNoEncryptWhileUpsertIsAllowed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBao()
-		n := newNode(t, b, statePath(t))
-		n.start()
-		defer n.stop()
+	withNode(t, func(t *testing.T, n *node, b *bao) {
 		b.set(func(b *bao) { b.upsertOff = false })
 		n.probes(1)
 		_, before := b.count()
