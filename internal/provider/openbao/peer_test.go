@@ -138,6 +138,7 @@ func serve(t testing.TB, handler http.HandlerFunc) Options {
 func serveTLS(t testing.TB, ca *authority, config *tls.Config, handler http.HandlerFunc) Options {
 	t.Helper()
 	server := httptest.NewUnstartedServer(handler)
+	server.Listener = lingering{server.Listener}
 	server.Config.ErrorLog = quiet
 	server.TLS = config
 	server.StartTLS()
@@ -148,6 +149,30 @@ func serveTLS(t testing.TB, ca *authority, config *tls.Config, handler http.Hand
 		ServerName: "bao.test",
 		Timeout:    10 * time.Second,
 	}
+}
+
+// lingering makes each connection wait for the client's end before it closes.
+// A kernel that closes a connection with unread bytes resets it, and a reset
+// overtakes an alert that the client has not read yet: which of the two a client
+// sees would be chance.
+type lingering struct{ net.Listener }
+
+func (l lingering) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return lingeringConn{conn.(*net.TCPConn)}, nil
+}
+
+type lingeringConn struct{ *net.TCPConn }
+
+func (c lingeringConn) Close() error {
+	if c.CloseWrite() == nil {
+		_ = c.SetReadDeadline(time.Now().Add(time.Second))
+		_, _ = io.Copy(io.Discard, c.TCPConn)
+	}
+	return c.TCPConn.Close()
 }
 
 // listen starts a TCP peer that handles each connection with script.

@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -115,8 +116,37 @@ func dialTLS(timeout time.Duration, config *tls.Config) func(context.Context, st
 			raw.Close()
 			return nil, &handshakeError{err}
 		}
-		return conn, nil
+		return &alertConn{Conn: conn}, nil
 	}
+}
+
+// alertConn lets the server's TLS alert win over the failed write that follows
+// it: net/http closes a connection whose reader met an alert, and would report
+// whichever of the two it saw first.
+type alertConn struct {
+	*tls.Conn
+	alert atomic.Pointer[net.OpError]
+}
+
+func (c *alertConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if err != nil {
+		var op *net.OpError
+		if errors.As(err, &op) && op.Op == "remote error" {
+			c.alert.Store(op)
+		}
+	}
+	return n, err
+}
+
+func (c *alertConn) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	if err != nil {
+		if alert := c.alert.Load(); alert != nil {
+			return n, alert
+		}
+	}
+	return n, err
 }
 
 var errNotLoopback = errors.New("the address is not loopback")
