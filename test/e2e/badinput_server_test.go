@@ -132,7 +132,7 @@ func badServers(t *testing.T, b *badBench) []badCase {
 		deep("another plaintext", "/decrypt/", `{"data":{"plaintext":"AAAA"}}`, "startup: deep_probe_invalid", "not what was encrypted"),
 		server("metadata that is no JSON", at(b.scripted(t, "/keys/", answers(`<html>`))), "metadata_read_failed", "openbao.address"),
 		server("no answer", map[string]any{
-			"openbao.address": b.scripted(t, "/keys/", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }), "openbao.timeout": "300ms",
+			"openbao.address": b.scripted(t, "/keys/", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done(); panic(http.ErrAbortHandler) }), "openbao.timeout": "300ms",
 		}, "did not answer in time", "openbao.timeout"),
 	}
 }
