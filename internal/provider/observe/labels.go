@@ -30,6 +30,18 @@ var reasons = setOf(
 	status.DeepProbeInvalid, status.CircuitBreakerOpen, status.AuthFailed, status.ProbeFailed,
 )
 
+// authClasses are the error classes that a login, a renewal or a recovery can end
+// with. Their series exist from the start: a counter that is born with its first
+// failure hides that failure from increase() and rate().
+var authClasses = []fault.Class{
+	fault.ClassOpenBaoUnavailable, fault.ClassOpenBaoTLS, fault.ClassOpenBaoDNS, fault.ClassOpenBaoConnection,
+	fault.ClassOpenBaoSealed, fault.ClassOpenBaoRateLimited, fault.ClassAuthFailed, fault.ClassPolicyDenied,
+	fault.ClassTimeout, fault.ClassCanceled, fault.ClassPanic, fault.ClassUnknown,
+}
+
+// authMethods are the ways to log in (design: openbao, auth).
+var authMethods = setOf("jwt", "cert")
+
 func setOf[T ~string](values ...T) map[string]bool {
 	set := make(map[string]bool, len(values))
 	for _, v := range values {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"strings"
 	"time"
 )
 
@@ -14,8 +15,11 @@ const (
 	messageKey = "message"
 )
 
-// maxEventName is the longest event name in bytes.
-const maxEventName = 40
+// The longest event name and the longest key of an attribute, in bytes.
+const (
+	maxEventName = 40
+	maxKeyName   = 40
+)
 
 // NewLogger returns a logger that writes one redacted record a line to w. level
 // is debug, info, warn or error; format is json or text (design: config-and-cli,
@@ -24,19 +28,28 @@ const maxEventName = 40
 // A message must be an event name such as "key.promoted", and text attributes
 // must have one of the keys that redact.go lists; what is neither comes out as
 // [redacted].
+//
+// Repeated failures of requests are printed once a minute, except at level debug,
+// where everything is printed (flood.go).
 func NewLogger(w io.Writer, level, format string) (*slog.Logger, error) {
 	min, err := parseLevel(level)
 	if err != nil {
 		return nil, err
 	}
 	o := &slog.HandlerOptions{Level: min, ReplaceAttr: redact}
+	var h slog.Handler
 	switch format {
 	case "json":
-		return slog.New(slog.NewJSONHandler(w, o)), nil
+		h = slog.NewJSONHandler(w, o)
 	case "text":
-		return slog.New(slog.NewTextHandler(w, o)), nil
+		h = slog.NewTextHandler(w, o)
+	default:
+		return nil, fmt.Errorf("logging.format: %q is not a format; use json or text", format)
 	}
-	return nil, fmt.Errorf("logging.format: %q is not a format; use json or text", format)
+	if min > slog.LevelDebug {
+		h = controlFloods(h)
+	}
+	return slog.New(h), nil
 }
 
 var levels = map[string]slog.Level{
@@ -83,7 +96,7 @@ func redact(groups []string, a slog.Attr) slog.Attr {
 			return slog.String(messageKey, eventName(a.Value))
 		}
 	}
-	return slog.Attr{Key: a.Key, Value: safeValue(a.Key, a.Value)}
+	return slog.Attr{Key: safeKey(a.Key), Value: safeValue(a.Key, a.Value)}
 }
 
 // eventName is the message, if it is one: lower-case letters, digits, dots and
@@ -93,10 +106,18 @@ func eventName(v slog.Value) string {
 	if v.Kind() != slog.KindString || len(v.String()) > maxEventName {
 		return redacted
 	}
-	for _, c := range v.String() {
-		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '.' && c != '_' {
-			return redacted
-		}
+	if !isWord(strings.ReplaceAll(v.String(), ".", "_")) {
+		return redacted
 	}
 	return v.String()
+}
+
+// isWord reports whether s is made of lower-case letters, digits and underscores.
+func isWord(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '_' {
+			return false
+		}
+	}
+	return true
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -27,7 +26,7 @@ func newLogger(t *testing.T, level, format string) (*slog.Logger, *bytes.Buffer)
 
 func TestLoggerWritesTheSchema(t *testing.T) {
 	l, out := newLogger(t, "info", "json")
-	l.Warn("kms.request", "operation", "Decrypt", "duration_ms", 1.25, "key_id_hash", "abc", "transit_key_version", 3,
+	l.Warn("kms.request", "operation", "Decrypt", "duration_ms", 1.25, "key_id_hash", hashOfKey, "transit_key_version", 3,
 		"error_class", fault.ClassAADMismatch)
 	var got map[string]any
 	if err := json.Unmarshal(out.Bytes(), &got); err != nil {
@@ -40,7 +39,7 @@ func TestLoggerWritesTheSchema(t *testing.T) {
 	delete(got, "ts")
 	want := map[string]any{
 		"level": "warn", "message": "kms.request", "operation": "Decrypt", "duration_ms": 1.25,
-		"key_id_hash": "abc", "transit_key_version": 3.0, "error_class": "aad_mismatch",
+		"key_id_hash": hashOfKey, "transit_key_version": 3.0, "error_class": "aad_mismatch",
 	}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("record is %v, want %v", got, want)
@@ -75,54 +74,6 @@ func TestLoggerLevelsAndFormats(t *testing.T) {
 	} {
 		if _, err := NewLogger(&bytes.Buffer{}, c.level, c.format); err == nil || !strings.HasPrefix(err.Error(), c.want) {
 			t.Errorf("NewLogger(%q, %q) = %v, want an error about %s", c.level, c.format, err, c.want)
-		}
-	}
-}
-
-// marked bears a secret and hides it from nobody.
-type marked struct{ Token string }
-
-func (m marked) String() string { return m.Token }
-
-type named string
-
-const canary = "canary-s.0123456789"
-
-func TestRedaction(t *testing.T) {
-	requestError := &url.Error{Op: "Post", URL: "https://bao.example/v1/" + canary + "/encrypt", Err: errors.New("refused")}
-	leaks := []slog.Attr{
-		slog.String("token", canary),
-		slog.String("request_uid", canary),
-		slog.String("key_id", canary),
-		slog.String("msg", canary),
-		slog.String("level", canary),
-		slog.String("time", canary),
-		slog.Any("plaintext", []byte(canary)),
-		slog.Any("operation", []byte(canary)),
-		slog.Any("operation", json.RawMessage(`"`+canary+`"`)),
-		slog.Any("operation", marked{canary}),
-		slog.Any("operation", &marked{canary}),
-		slog.Any("operation", named(canary)),
-		slog.Any("operation", []string{canary}),
-		slog.Any("operation", map[string]string{"a": canary}),
-		slog.Any("operation", fmt.Stringer(marked{canary})),
-		slog.Any("error", requestError),
-		slog.Any("error", fmt.Errorf("encrypt: %w", requestError)),
-		slog.Any("error", errors.Join(errors.New("x"), requestError)),
-		slog.Any("cause", errors.New(canary)),
-		slog.Any("error", fault.Wrap(fault.ConnectionFailed, "encrypt", requestError)),
-		slog.Any("error", fmt.Errorf("probe: %w", fault.Wrap(fault.ConnectionFailed, "encrypt", requestError))),
-		slog.Group("request", slog.String("jwt", canary), slog.Group("deep", slog.Any("operation", []byte(canary)))),
-	}
-	for _, format := range []string{"json", "text"} {
-		for i, attr := range leaks {
-			l, out := newLogger(t, "debug", format)
-			l.LogAttrs(t.Context(), slog.LevelInfo, "a.b", attr)
-			l.With(attr).Info("a.b")
-			l.WithGroup("g").With(attr).Info("a.b")
-			if strings.Contains(out.String(), canary) || strings.Contains(out.String(), "Y2FuYXJ5") {
-				t.Errorf("%s: attribute %d (%s) leaks:\n%s", format, i, attr.Key, out)
-			}
 		}
 	}
 }

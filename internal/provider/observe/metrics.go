@@ -1,7 +1,10 @@
 package observe
 
 import (
+	"errors"
+	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -24,9 +27,9 @@ type Metrics struct {
 
 	kms     *KMSMetrics
 	openbao *OpenBaoMetrics
+	auth    authMetrics
+	sources sourceCollector
 
-	authLogins     *prometheus.CounterVec
-	authRecoveries *prometheus.CounterVec
 	metadata       *prometheus.CounterVec
 	socketRestarts prometheus.Counter
 }
@@ -37,25 +40,26 @@ type Metrics struct {
 func NewMetrics(build version.Info, views Views) *Metrics {
 	m := &Metrics{
 		registry:       prometheus.NewRegistry(),
-		authLogins:     counters("auth_login_total", "Logins to OpenBao by outcome: ok or an error class.", "status"),
-		authRecoveries: counters("auth_recovery_total", "Logins after OpenBao rejected the token, by outcome: ok or an error class.", "status"),
+		auth:           newAuthMetrics(),
 		metadata:       counters("transit_metadata_observation_total", "Metadata probes by outcome: ok or a reason code.", "status"),
 		socketRestarts: counter("socket_restarts_total", "Sockets of an earlier process that were found unserved and removed."),
 	}
 	m.kms = newKMSMetrics()
 	m.openbao = newOpenBaoMetrics()
-	m.authLogins.WithLabelValues(ok)
-	m.authRecoveries.WithLabelValues(ok)
-	m.metadata.WithLabelValues(ok)
+	for _, status := range append(slices.Sorted(maps.Keys(reasons)), ok) {
+		m.metadata.WithLabelValues(status)
+	}
 
 	m.registry.MustRegister(
-		buildInfo(build), m.authLogins, m.authRecoveries, m.metadata, m.socketRestarts,
-		&viewCollector{views: views},
+		buildInfo(build), m.metadata, m.socketRestarts,
+		guarded{&viewCollector{views: views}, readyDesc},
+		guarded{&m.sources, breakerDesc},
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
 	m.registry.MustRegister(m.kms.all()...)
 	m.registry.MustRegister(m.openbao.all()...)
+	m.registry.MustRegister(m.auth.all()...)
 	return m
 }
 
@@ -70,15 +74,6 @@ func (m *Metrics) KMS() *KMSMetrics { return m.kms }
 // OpenBao is what the connection to OpenBao reports to.
 func (m *Metrics) OpenBao() *OpenBaoMetrics { return m.openbao }
 
-// LoginDone counts one login: status is "ok" or an error class, anything else
-// counts as "unknown".
-func (m *Metrics) LoginDone(status string) { m.authLogins.WithLabelValues(okOrClass(status)).Inc() }
-
-// RecoveryDone counts one login after a rejected token, as LoginDone does.
-func (m *Metrics) RecoveryDone(status string) {
-	m.authRecoveries.WithLabelValues(okOrClass(status)).Inc()
-}
-
 // MetadataObserved counts one metadata probe: status is "ok" or a reason code,
 // anything else counts as "unknown".
 func (m *Metrics) MetadataObserved(status string) {
@@ -87,6 +82,25 @@ func (m *Metrics) MetadataObserved(status string) {
 
 // SocketRestarted counts the removal of a socket that nobody served.
 func (m *Metrics) SocketRestarted() { m.socketRestarts.Inc() }
+
+// guarded turns a panic while collecting into a failed scrape. The Prometheus
+// library collects in goroutines of its own, where a panic would end the
+// provider and with it this node's decryption.
+type guarded struct {
+	prometheus.Collector
+	desc *prometheus.Desc // one of the collector's
+}
+
+// Collect is part of prometheus.Collector. The panic's value may hold anything
+// and is dropped.
+func (g guarded) Collect(ch chan<- prometheus.Metric) {
+	defer func() {
+		if recover() != nil {
+			ch <- prometheus.NewInvalidMetric(g.desc, errors.New("a panic while collecting: report this as a defect"))
+		}
+	}()
+	g.Collector.Collect(ch)
+}
 
 func buildInfo(b version.Info) prometheus.Collector {
 	g := prometheus.NewGauge(prometheus.GaugeOpts{

@@ -13,23 +13,6 @@ import (
 // redacted stands in a log for a value that must not be there.
 const redacted = "[redacted]"
 
-// textKeys are the attributes whose text is printed. The list is the schema of
-// the logs: text under any other key is redacted, so that a new attribute is
-// printed only after somebody decided, here, that it never holds a secret, an
-// OpenBao path, a key name or a key_id (design: observability, logs).
-var textKeys = map[string]bool{
-	// What happened.
-	"operation": true, "status": true, "reason": true, "probe_kind": true,
-	"error": true, "error_class": true, "next_step": true, "state": true, "signal": true, "phase": true,
-	// Which key, as a hash.
-	"key_id_hash": true, "previous_key_id_hash": true, "fingerprint": true, "state_hash": true,
-	// Debug correlation.
-	"request_uid_hash": true, "openbao_request_id": true, "incident_id": true, "expires_at": true,
-	// The process and this node: no path of OpenBao.
-	"version": true, "commit": true, "build_date": true, "go_version": true, "method": true,
-	"address": true, "panic_at": true, "socket": true, "config_file": true, "state_file": true,
-}
-
 // safeValue returns v if it may be printed under key, else redacted. Numbers,
 // booleans, durations and times pass; text passes under a known key; anything
 // else only if its type is known to be harmless. Types that bear secrets need
@@ -47,10 +30,19 @@ func safeValue(key string, v slog.Value) slog.Value {
 }
 
 func textOf(key, text string) slog.Value {
-	if !textKeys[key] {
+	if fits := textKeys[key]; fits == nil || text != "" && !fits(text) {
 		return slog.StringValue(redacted)
 	}
 	return slog.StringValue(text)
+}
+
+// safeKey is key, if a program could have written it. A key that is anything else
+// is a value that a caller put into a key's place.
+func safeKey(key string) string {
+	if len(key) > maxKeyName || !isWord(key) {
+		return redacted
+	}
+	return key
 }
 
 func safeAny(key string, v any) slog.Value {
@@ -58,10 +50,15 @@ func safeAny(key string, v any) slog.Value {
 	case nil:
 		return slog.AnyValue(nil)
 	case fault.Class:
-		return slog.StringValue(string(v))
+		return memberOf(classes, string(v))
 	case status.Reason:
-		return slog.StringValue(string(v))
+		return memberOf(reasons, string(v))
 	case []status.Reason:
+		for _, r := range v {
+			if !reasons[string(r)] {
+				return slog.StringValue(redacted)
+			}
+		}
 		return slog.AnyValue(v)
 	case []int: // Transit versions
 		return slog.AnyValue(v)
@@ -71,10 +68,23 @@ func safeAny(key string, v any) slog.Value {
 	return slog.StringValue(redacted)
 }
 
+func memberOf(set map[string]bool, s string) slog.Value {
+	if s != "" && !set[s] {
+		s = redacted
+	}
+	return slog.StringValue(s)
+}
+
 // safeError is err's text, unless it holds a URL: that of a request to OpenBao
-// names the mount and the key. Errors that passed through fault never do.
-func safeError(err error) string {
-	text := err.Error()
+// names the mount and the key. Errors that passed through fault never do. An
+// error whose own text panics must not take the caller of the log with it.
+func safeError(err error) (text string) {
+	defer func() {
+		if recover() != nil {
+			text = redacted
+		}
+	}()
+	text = err.Error()
 	if u, ok := errors.AsType[*url.Error](err); ok && strings.Contains(text, u.URL) {
 		return redacted
 	}

@@ -16,6 +16,8 @@ type Views interface{ Load() *status.View }
 type viewCollector struct{ views Views }
 
 var (
+	readyDesc      = describe("ready", "1 while the provider is healthy: what Status and /ready answer.")
+	unreadyDesc    = describe("unready_reason", "Reasons why the provider is not healthy; always 1.", "reason")
 	keyIDHashDesc  = describe("status_key_id_hash", "Hash of the active key_id; always 1.", "hash")
 	keyVersionDesc = describe("key_version", "Active Transit key version.")
 	cacheAgeDesc   = describe("status_cache_age_seconds", "Time since metadata was last validated.")
@@ -30,7 +32,7 @@ func describe(name, help string, labels ...string) *prometheus.Desc {
 
 // Describe is part of prometheus.Collector.
 func (c *viewCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{keyIDHashDesc, keyVersionDesc, cacheAgeDesc, rotationDesc, generationDesc, degradedDesc} {
+	for _, d := range []*prometheus.Desc{readyDesc, unreadyDesc, keyIDHashDesc, keyVersionDesc, cacheAgeDesc, rotationDesc, generationDesc, degradedDesc} {
 		ch <- d
 	}
 }
@@ -41,6 +43,11 @@ func (c *viewCollector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
 	}
 	v := c.views.Load()
+	verdict := v.Judge(time.Now())
+	gauge(readyDesc, number(verdict.Healthy))
+	for _, reason := range verdict.Reasons {
+		gauge(unreadyDesc, 1, okOrReason(string(reason)))
+	}
 	if r := v.Registry(); r != nil {
 		active := r.Active()
 		gauge(keyIDHashDesc, 1, active.Binding.KeyIDHash())
@@ -48,12 +55,15 @@ func (c *viewCollector) Collect(ch chan<- prometheus.Metric) {
 		gauge(generationDesc, float64(r.Generation()))
 	}
 	if !v.Facts().Metadata.ValidatedAt.IsZero() {
-		gauge(cacheAgeDesc, v.Judge(time.Now()).Age.Seconds())
+		gauge(cacheAgeDesc, verdict.Age.Seconds())
 	}
 	gauge(rotationDesc, 1, v.RotationState())
-	degraded := 0.0
-	if v.Facts().Persistence.Degraded {
-		degraded = 1
+	gauge(degradedDesc, number(v.Facts().Persistence.Degraded))
+}
+
+func number(b bool) float64 {
+	if b {
+		return 1
 	}
-	gauge(degradedDesc, degraded)
+	return 0
 }
