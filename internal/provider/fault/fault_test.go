@@ -38,6 +38,7 @@ func TestPolicy(t *testing.T) {
 		Unauthenticated:     {"auth_failed", codes.Unauthenticated},
 		LoginRejected:       {"auth_failed", codes.Unauthenticated},
 		RecoveryDelayed:     {"auth_failed", codes.Unauthenticated},
+		DenialDelayed:       {"transit_policy_denied", codes.Unauthenticated},
 		RateLimited:         {"openbao_rate_limited", codes.ResourceExhausted},
 		Sealed:              {"openbao_sealed", codes.Unavailable},
 		Unavailable:         {"openbao_unavailable", codes.Unavailable},
@@ -85,6 +86,11 @@ func TestTextsAreOneCleanSentence(t *testing.T) {
 		}
 		if text == "" || strings.TrimSpace(text) != text || strings.ContainsAny(text, "\n%") || strings.HasSuffix(text, ".") {
 			t.Errorf("cause %d has the text %q", c, text)
+		}
+	}
+	for _, denied := range []Cause{PolicyDenied, DenialDelayed} {
+		if text := denied.Text(); !strings.Contains(text, "policy") {
+			t.Errorf("a denial says %q, want the policy named", text)
 		}
 	}
 	if text := DiscoveryFailed.Text(); !strings.Contains(text, "key_metadata_refresh_failed") {

@@ -59,7 +59,8 @@ const (
 	PolicyDenied      // 403 after the one recovery retry
 	Unauthenticated   // 401 or 403 before recovery: the token may be at fault
 	LoginRejected     // the login was refused, or the credential is unusable
-	RecoveryDelayed   // the token was discarded and a new login is not allowed yet
+	RecoveryDelayed   // the token was rejected and a new login is not allowed yet
+	DenialDelayed     // denied under a fresh token too, and not asked again yet
 	RateLimited       // 429
 	Sealed            // 503
 	Unavailable       // other 5xx, or an answer too large to read
@@ -112,6 +113,7 @@ var policy = [causeCount]row{
 	Unauthenticated:   {ClassAuthFailed, codes.Unauthenticated, "OpenBao does not accept the provider's token"},
 	LoginRejected:     {ClassAuthFailed, codes.Unauthenticated, "the provider could not log in to OpenBao"},
 	RecoveryDelayed:   {ClassAuthFailed, codes.Unauthenticated, "the provider is waiting before it logs in to OpenBao again"},
+	DenialDelayed:     {ClassPolicyDenied, codes.Unauthenticated, "OpenBao's policy denied the request also under a new token: it is not asked again until a delay has passed"},
 	RateLimited:       {ClassOpenBaoRateLimited, codes.ResourceExhausted, "OpenBao limits the rate of requests"},
 	Sealed:            {ClassOpenBaoSealed, codes.Unavailable, "OpenBao is sealed"},
 	Unavailable:       {ClassOpenBaoUnavailable, codes.Unavailable, "OpenBao is unavailable"},
