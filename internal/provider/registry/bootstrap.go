@@ -21,22 +21,22 @@ func Bootstrap(s identity.Scope, fingerprint string, md Metadata, now int64) (*R
 	switch {
 	case md.Latest != 1:
 		return nil, &Rejection{StateUnavailable, nil, fmt.Sprintf(
-			"it is at version %d, but this node has no key registry, and only a key at version 1 may start a new one; %s", md.Latest, restore)}
+			"it is at version %d, but this node has no key registry, and only a key at version 1 may start a new one", md.Latest), restore}
 	case md.MinDecryption > 1 || md.MinEncryption > 1 || md.MinAvailable > 1:
 		return nil, &Rejection{StateUnavailable, []int{1}, fmt.Sprintf(
-			"this node has no key registry, and a minimum above 1 (decryption %d, encryption %d, available %d) says that the key was in use; %s",
-			md.MinDecryption, md.MinEncryption, md.MinAvailable, restore)}
+			"this node has no key registry, and a minimum above 1 (decryption %d, encryption %d, available %d) says that the key was in use",
+			md.MinDecryption, md.MinEncryption, md.MinAvailable), restore}
 	}
 	if err := md.contradiction(); err != nil {
 		return nil, err
 	}
 	created, ok := md.CreatedAtUnix[1]
 	if !ok {
-		return nil, &Rejection{MetadataUnverified, []int{1}, "OpenBao gives no creation time; its metadata cannot be trusted"}
+		return nil, &Rejection{MetadataUnverified, []int{1}, "OpenBao gives no creation time", distrusted}
 	}
 	b, err := s.Bind(1, created)
 	if err != nil {
-		return nil, &Rejection{MetadataUnverified, []int{1}, "OpenBao's creation time is not usable"}
+		return nil, &Rejection{MetadataUnverified, []int{1}, "OpenBao's creation time is not usable", distrusted}
 	}
 	return build(content{
 		scope:       s,

@@ -7,6 +7,10 @@
 // Registry or an error that says what is wrong; nothing is ever changed in
 // place, so a Registry may be read by any number of goroutines.
 //
+// Bootstrap, Observe, Discover and Promote are what a running provider does by
+// itself; Retire and Restore are an operator's and the only ones that remove an
+// identity from use or bring it back.
+//
 // What may never happen here: an accepted identity is forgotten, a removed one
 // is revived by anything but an operator's restore, the active version moves
 // backwards, or a Registry exists that breaks an invariant. Every Registry, from

@@ -20,6 +20,9 @@ type fleet struct {
 // bound is how far a search goes.
 type bound struct {
 	nodes, versions, observations int
+	// retiring searches the operators' part, in the handbook's order, in place of
+	// min_encryption_version.
+	retiring bool
 }
 
 // TestFleet visits every state that a fleet of nodes with one Transit key can
@@ -31,15 +34,21 @@ type bound struct {
 // node that can read OpenBao's metadata now, and every node must be able to
 // reach the latest version (design: registry, how it is proven).
 //
+// In a search of retirement, operators rewrite the data once every node has
+// promoted the latest version, so that nothing older is needed; retire what is
+// older on one node after the other; and raise OpenBao's
+// min_decryption_version when the last one has. All else goes on meanwhile: the
+// key is rotated again, nodes probe, restart, discover.
+//
 // The interval between two discoveries is not part of this: it delays a
 // Decrypt, and watch owns it.
 func TestFleet(t *testing.T) {
-	bounds := []bound{{2, 3, 3}, {3, 2, 3}, {3, 3, 1}}
+	bounds := []bound{{2, 3, 3, false}, {3, 2, 3, false}, {3, 3, 1, false}, {2, 3, 2, true}, {3, 3, 1, true}}
 	if os.Getenv(boundVariable) == "large" {
-		bounds = append(bounds, bound{2, 4, 2}, bound{2, 5, 1}, bound{3, 3, 2})
+		bounds = append(bounds, bound{2, 4, 2, false}, bound{2, 5, 1, false}, bound{3, 3, 2, false}, bound{2, 4, 1, true})
 	}
 	for _, b := range bounds {
-		t.Run(fmt.Sprintf("nodes=%d/versions=%d/observations=%d", b.nodes, b.versions, b.observations), func(t *testing.T) {
+		t.Run(fmt.Sprintf("nodes=%d/versions=%d/observations=%d/retiring=%v", b.nodes, b.versions, b.observations, b.retiring), func(t *testing.T) {
 			s := &search{nodes: newNodes(t, b.observations), bound: b, visited: map[fleet]struct{}{}, places: map[placeKey]*place{}}
 			s.run(t)
 		})
@@ -83,7 +92,12 @@ func (s *search) run(t *testing.T) {
 	}
 	t.Logf("%d states of the fleet, %d transitions between them; %d distinct nodes, %d transitions of real registries; %d decryptions checked; %v",
 		len(s.visited), s.moves, len(s.all), s.nodes.transitions, s.ciphertexts, s.seen)
-	wanted := []string{"promoted", "discovered", "encryption blocked", "lagging answer refused", "the activation delay has not passed", "nothing is pending"}
+	wanted := []string{"promoted", "discovered", "lagging answer refused", "the activation delay has not passed", "nothing is pending"}
+	if s.bound.retiring {
+		wanted = append(wanted, "retired", "rewritten", "minimum raised")
+	} else {
+		wanted = append(wanted, "encryption blocked")
+	}
 	if s.bound.versions > 2 {
 		wanted = append(wanted, "superseded", "skipped")
 	}
@@ -115,7 +129,9 @@ func (s *search) leave(f fleet) {
 		next.at.latest++
 		s.reach(next)
 	}
-	if f.at.minimum < f.at.latest {
+	if s.bound.retiring {
+		s.operate(f)
+	} else if f.at.minimum < f.at.latest {
 		next := f
 		next.at.minimum = f.at.latest
 		s.reach(next)
@@ -142,6 +158,43 @@ func (s *search) leave(f fleet) {
 	}
 }
 
+// operate takes the operators' steps. None is possible before every node has
+// promoted the latest version.
+func (s *search) operate(f fleet) {
+	latest := uint16(1) << f.at.latest
+	removed := true
+	for _, id := range f.nodes[:s.bound.nodes] {
+		r := s.all[id].r
+		if r.Active().TransitVersion != f.at.latest {
+			return
+		}
+		for _, e := range r.Entries() {
+			removed = removed && (e.TransitVersion == f.at.latest || !e.Decrypts())
+		}
+	}
+	if f.written&^latest != 0 {
+		next := f
+		next.written = latest
+		s.seen["rewritten"]++
+		s.reach(next)
+		return // old data is still needed
+	}
+	for i, id := range f.nodes[:s.bound.nodes] {
+		if f.at.latest < 2 {
+			break
+		}
+		next := f
+		next.nodes[i] = s.do(id, retire, f.at)
+		s.reach(next)
+	}
+	if removed && f.at.lowest < f.at.latest {
+		next := f
+		next.at.lowest = f.at.latest
+		s.seen["minimum raised"]++
+		s.reach(next)
+	}
+}
+
 // look finds out all about one node under one OpenBao, once.
 func (s *search) look(id nodeID, at view) *place {
 	n, ok := s.places[placeKey{id, at}]
@@ -164,8 +217,10 @@ func (s *search) look(id nodeID, at view) *place {
 	}
 	for latest := 1; latest <= at.latest; latest++ {
 		for minimum := 0; minimum <= min(latest, at.minimum); minimum++ {
-			answer := view{latest, minimum}
-			n.after = append(n.after, s.do(id, probe, answer), s.do(id, discover, answer))
+			for lowest := 0; lowest <= min(latest, at.lowest); lowest++ {
+				answer := view{latest, minimum, lowest}
+				n.after = append(n.after, s.do(id, probe, answer), s.do(id, discover, answer))
+			}
 		}
 	}
 	slices.Sort(n.after)

@@ -22,13 +22,17 @@ type node struct {
 	status int
 }
 
-// view is the metadata that one read gives: the latest version and
-// min_encryption_version of some moment.
-type view struct{ latest, minimum int }
+// view is the metadata that one read gives: the latest version,
+// min_encryption_version and min_decryption_version of some moment.
+type view struct{ latest, minimum, lowest int }
 
 func (v view) metadata() registry.Metadata {
 	md := metadata(v.latest)
 	md.MinEncryption = v.minimum
+	md.MinDecryption = v.lowest
+	for old := 1; old < v.lowest; old++ {
+		delete(md.CreatedAtUnix, old)
+	}
 	return md
 }
 
@@ -42,6 +46,7 @@ const (
 	failDiscover               // … that did not answer
 	elapse                     // the activation delay passes
 	restart                    // the process ends and reads its files
+	retire                     // it is stopped, all below the latest is retired, and it starts
 )
 
 // nodeID numbers the distinct nodes that a search has met.
@@ -103,7 +108,7 @@ func (ns *nodes) do(id nodeID, do action, at view) nodeID {
 	if !ok {
 		before := ns.all[id]
 		n := ns.act(before, do, at)
-		ns.hold(before, n)
+		ns.hold(before, n, do)
 		after = ns.id(n)
 		ns.memo[key] = after
 		ns.transitions++
@@ -138,6 +143,15 @@ func (ns *nodes) act(n node, do action, at view) node {
 			ns.t.Fatalf("restart: %v", err)
 		}
 		return node{r: r, status: n.status}
+	case retire:
+		next, versions, err := n.r.Retire(at.metadata(), ns.rules, at.latest)
+		if err != nil {
+			ns.t.Fatalf("a node that has promoted version %d refuses to retire what is below: %v", at.latest, err)
+		}
+		if len(versions) > 0 {
+			ns.seen["retired"]++
+		}
+		return node{r: next, status: n.status}
 	}
 	return n
 }
@@ -196,15 +210,16 @@ func (ns *nodes) rejected(err error) {
 }
 
 // hold asserts invariants 2 and 6 and the chain over one action.
-func (ns *nodes) hold(before, after node) {
+func (ns *nodes) hold(before, after node, do action) {
 	a, b := before.r, after.r
 	if b.Active().TransitVersion < a.Active().TransitVersion || after.status < before.status {
 		ns.t.Fatalf("invariant 2: active went from %d to %d, the published key_id from that of %d to %d",
 			a.Active().TransitVersion, b.Active().TransitVersion, before.status, after.status)
 	}
 	for _, e := range a.Entries() {
-		if kept, ok := b.Lookup(e.KeyID); !ok || !kept.Decrypts() {
-			ns.t.Fatalf("invariant 6: version %d is forgotten", e.TransitVersion)
+		kept, ok := b.Lookup(e.KeyID)
+		if !ok || kept.Decrypts() != e.Decrypts() && (do != retire || kept.Decrypts()) {
+			ns.t.Fatalf("invariant 6: version %d is forgotten or came back", e.TransitVersion)
 		}
 	}
 	// A probe may save an observation and a promotion: two generations at most.

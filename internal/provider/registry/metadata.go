@@ -41,16 +41,26 @@ type Rejection struct {
 	Problem Problem
 	// Versions are the Transit versions concerned, ascending.
 	Versions []int
-	// Detail says what was expected and what to do next.
-	Detail string
+	// Detail is what was expected and what was found, NextStep what to do.
+	Detail, NextStep string
 }
+
+// Next steps. The first two follow metadata that no OpenBao should give.
+const (
+	distrusted      = "its metadata cannot be trusted: check what answers at openbao.address"
+	contradicts     = "its metadata contradicts itself: check what answers at openbao.address"
+	restoreVersions = "restore the key with all its versions"
+)
 
 func (r *Rejection) Error() string {
 	return string(r.Problem) + ": " + r.Text()
 }
 
 // Text is the error without its code.
-func (r *Rejection) Text() string { return versionList(r.Versions) + ": " + r.Detail }
+func (r *Rejection) Text() string { return r.Message() + "; " + r.NextStep }
+
+// Message is what is wrong with which versions.
+func (r *Rejection) Message() string { return versionList(r.Versions) + ": " + r.Detail }
 
 func versionList(versions []int) string {
 	if len(versions) == 0 {
@@ -84,7 +94,7 @@ func (r *Registry) Validate(md Metadata, rejectRollback bool) error {
 		switch {
 		case rejectRollback && v > md.Latest:
 			above = append(above, v)
-		case v < md.MinAvailable || v < md.MinDecryption:
+		case md.forbids(v):
 			// OpenBao stops listing these, so this comes before "missing".
 			blocked = append(blocked, v)
 		case !listed:
@@ -96,19 +106,24 @@ func (r *Registry) Validate(md Metadata, rejectRollback bool) error {
 	switch {
 	case len(above) > 0:
 		return &Rejection{VersionRollback, above, fmt.Sprintf(
-			"OpenBao's latest version is %d: the key was restored from an older backup or replaced; restore the key with all its versions", md.Latest)}
+			"OpenBao's latest version is %d: the key was restored from an older backup or replaced", md.Latest), restoreVersions}
 	case len(changed) > 0:
 		return &Rejection{IdentityDrift, changed,
-			"the creation time in OpenBao differs from the recorded one: the key was replaced; restore the original key"}
+			"the creation time in OpenBao differs from the recorded one: the key was replaced", "restore the original key"}
 	case len(missing) > 0:
 		return &Rejection{IdentityDrift, missing,
-			"OpenBao no longer lists a version that this registry keeps; restore the key with all its versions"}
+			"OpenBao no longer lists a version that this registry keeps", restoreVersions}
 	case len(blocked) > 0:
 		return &Rejection{VersionsBlocked, blocked, fmt.Sprintf(
-			"min_decryption_version %d or min_available_version %d forbids decryption of a version that this node still needs; lower the minimum in OpenBao",
-			md.MinDecryption, md.MinAvailable)}
+			"min_decryption_version %d or min_available_version %d forbids decryption of a version that this node still needs",
+			md.MinDecryption, md.MinAvailable), "lower the minimum in OpenBao"}
 	}
 	return nil
+}
+
+// forbids reports whether a minimum forbids decryption with a version.
+func (md Metadata) forbids(version int) bool {
+	return version < md.MinDecryption || version < md.MinAvailable
 }
 
 // contradiction refuses metadata that lists a version above Latest.
@@ -121,7 +136,7 @@ func (md Metadata) contradiction() error {
 		return nil
 	}
 	return &Rejection{MetadataUnverified, []int{highest}, fmt.Sprintf(
-		"OpenBao lists it although it says that %d is the latest; its metadata contradicts itself", md.Latest)}
+		"OpenBao lists it although it says that %d is the latest", md.Latest), contradicts}
 }
 
 // EncryptionBlocked reports whether min_encryption_version forbids the active

@@ -20,14 +20,15 @@ type model struct {
 type outcome int
 
 const (
-	nothing outcome = iota // valid, nothing to save
-	saved                  // a new generation
-	held                   // a promotion guard holds
-	refused                // metadata is not valid
+	nothing  outcome = iota // valid, nothing to save
+	saved                   // a new generation
+	held                    // a promotion guard holds
+	refused                 // metadata is not valid
+	declined                // an operator's transition that a guard forbids
 )
 
 func (o outcome) String() string {
-	return [...]string{"nothing to save", "saved", "held", "refused"}[o]
+	return [...]string{"nothing to save", "saved", "held", "refused", "declined"}[o]
 }
 
 // one is the version that is in a state, 0 if none is.
@@ -152,16 +153,67 @@ func (m *model) promote(md registry.Metadata, rules registry.Rules, passed bool,
 	return saved
 }
 
-// retire is the operator's: retired versions below v become removed.
-func (m *model) retire(v int) outcome {
-	out := nothing
+// retire is an operator's: retired versions below v become removed. The page's
+// exception is written down as it reads: "when OpenBao's minimum has already been
+// raised past versions that would be removed".
+func (m *model) retire(md registry.Metadata, rules registry.Rules, v int) outcome {
+	active := m.one(registry.Active)
+	if v <= 1 || v > active {
+		return declined
+	}
+	doomed := map[int]bool{}
+	minimum := max(md.MinDecryption, md.MinAvailable)
+	passed := false
 	for version, s := range m.known {
-		if version < v && s.State == registry.Retired {
-			m.move(version, registry.Removed)
-			out = saved
+		if s.State == registry.Retired && version < v {
+			doomed[version] = true
+			passed = passed || minimum > version
 		}
 	}
-	return out
+	if !passed && m.one(registry.Pending) != 0 {
+		return declined
+	}
+	stays := &model{known: map[int]registry.Snapshot{}}
+	for version, s := range m.known {
+		if !passed || !doomed[version] {
+			stays.known[version] = s
+		}
+	}
+	switch {
+	case !stays.valid(md, rules.RejectRollback):
+		return refused
+	case !passed && active != md.Latest:
+		return declined
+	case len(doomed) == 0:
+		return nothing
+	}
+	for version := range doomed {
+		m.move(version, registry.Removed)
+	}
+	return saved
+}
+
+// restore is an operator's: the named removed versions become retired, if OpenBao
+// decrypts with them and with all else that is kept.
+func (m *model) restore(md registry.Metadata, rules registry.Rules, versions []int) outcome {
+	after := &model{known: map[int]registry.Snapshot{}}
+	for version, s := range m.known {
+		after.known[version] = s
+	}
+	for _, v := range versions {
+		if m.known[v].State != registry.Removed {
+			return declined
+		}
+		after.move(v, registry.Retired)
+	}
+	switch {
+	case len(versions) == 0:
+		return declined
+	case !after.valid(md, rules.RejectRollback):
+		return refused
+	}
+	m.known = after.known
+	return saved
 }
 
 // list is the model's content by ascending version.

@@ -28,10 +28,11 @@ type machine struct {
 	sealed   uint64
 	list     []registry.Snapshot
 
-	everKnown map[string]bool // key_id of every accepted identity → was removed by an operator
+	everKnown map[string]bool // key_id of every accepted identity → is removed, by an operator
 	highest   int             // the highest version that was ever active
 	tally     map[outcome]int
 	promoted  int
+	operated  struct{ retired, recovered, restored int }
 }
 
 // TestMain makes rapid look further than its defaults, unless its flags say
@@ -54,7 +55,7 @@ func TestMain(m *testing.M) {
 // TestStateMachine runs random lives of a registry against the model.
 func TestStateMachine(t *testing.T) {
 	tally := map[outcome]int{}
-	lives, promoted := 0, 0
+	lives, promoted, retired, recovered, restored := 0, 0, 0, 0, 0
 	rapid.Check(t, func(rt *rapid.T) {
 		m := newMachine(t, rt)
 		rt.Repeat(map[string]func(*rapid.T){
@@ -69,20 +70,28 @@ func TestStateMachine(t *testing.T) {
 			"restart":   m.restart,
 			"configure": m.configure,
 			"clock":     m.clock,
+			"minimum":   m.minimum,
 			"retire":    m.retire,
+			"restore":   m.restore,
+			"restore2":  m.restore,
+			"observe4":  m.observe,
+			"promote3":  m.promote,
 		})
 		for o, n := range m.tally {
 			tally[o] += n
 		}
 		lives++
 		promoted += m.promoted
+		retired += m.operated.retired
+		recovered += m.operated.recovered
+		restored += m.operated.restored
 	})
-	t.Logf("%d lives: %d events saved, of them %d promotions; %d with nothing to save, %d promotions held, %d refused",
-		lives, tally[saved], promoted, tally[nothing], tally[held], tally[refused])
-	if promoted == 0 {
-		t.Error("nothing was promoted in any life")
+	t.Logf("%d lives: %d events saved, of them %d promotions, %d retirements (%d after OpenBao's minimum), %d restorations; %d with nothing to save, %d promotions held, %d refused, %d declined",
+		lives, tally[saved], promoted, retired, recovered, restored, tally[nothing], tally[held], tally[refused], tally[declined])
+	if promoted == 0 || retired == 0 || recovered == 0 || restored == 0 {
+		t.Error("something never happened in any life")
 	}
-	for _, o := range []outcome{nothing, saved, held, refused} {
+	for _, o := range []outcome{nothing, saved, held, refused, declined} {
 		if tally[o] == 0 {
 			t.Errorf("no event in any life ended with: %s", o)
 		}
@@ -117,6 +126,7 @@ func (m *machine) rotate(rt *rapid.T) {
 // that a lagging, restored, replaced or misconfigured OpenBao would say.
 func (m *machine) view(rt *rapid.T) registry.Metadata {
 	md := with(m.real, func(*registry.Metadata) {})
+	maps.DeleteFunc(md.CreatedAtUnix, func(v int, _ int64) bool { return v < md.MinDecryption })
 	version := rapid.IntRange(1, md.Latest+1).Draw(rt, "version")
 	switch rapid.SampledFrom([]string{"true", "true", "true", "true", "true", "true", "lagging", "unlisted", "remade", "decryption", "available", "encryption", "extra", "empty", "contradictory"}).Draw(rt, "view") {
 	case "lagging":
@@ -171,17 +181,31 @@ func (m *machine) promote(rt *rapid.T) {
 
 // take compares one outcome and keeps the new registry.
 func (m *machine) take(rt *rapid.T, want outcome, next *registry.Registry, change registry.Change, err error) {
+	rt.Helper()
+	m.settle(rt, want, next, change.Any(), err)
+	if change.Promoted != 0 {
+		m.promoted++
+	}
+}
+
+// settle is take for any transition; changed says that there is something to
+// save.
+func (m *machine) settle(rt *rapid.T, want outcome, next *registry.Registry, changed bool, err error) {
+	rt.Helper()
 	var hold registry.Hold
 	var rejection *registry.Rejection
+	var refusal *registry.Refusal
 	got := saved
 	switch {
+	case errors.As(err, &refusal):
+		got = declined
 	case errors.As(err, &rejection):
 		got = refused
 	case errors.As(err, &hold):
 		got = held
 	case err != nil:
 		rt.Fatalf("an error that is neither a hold nor a rejection: %v", err)
-	case !change.Any():
+	case !changed:
 		got = nothing
 	}
 	if got != want {
@@ -191,9 +215,6 @@ func (m *machine) take(rt *rapid.T, want outcome, next *registry.Registry, chang
 		rt.Fatalf("%s returned %p in place of %p with error %v", got, next, m.r, err)
 	}
 	m.tally[got]++
-	if change.Promoted != 0 {
-		m.promoted++
-	}
 	if got == saved {
 		m.model.generation, m.model.previous = m.model.generation+1, m.r.Hash()
 		m.r = next
@@ -222,24 +243,6 @@ func (m *machine) configure(rt *rapid.T) {
 
 func (m *machine) clock(rt *rapid.T) {
 	m.now = max(1, m.now+rapid.Int64Range(-7200, 7200).Draw(rt, "seconds"))
-}
-
-// retire removes retired versions as an operator's plan does, in the document.
-func (m *machine) retire(rt *rapid.T) {
-	if m.model.one(registry.Pending) != 0 || m.model.retire(rapid.IntRange(1, m.model.one(registry.Active)).Draw(rt, "before")) != saved {
-		rt.Skip("nothing to retire")
-	}
-	m.model.generation, m.model.previous = m.model.generation+1, m.r.Hash()
-	r, err := registry.Decode(seal(m.t, m.model.document()))
-	if err != nil {
-		rt.Fatalf("retire: %v", err)
-	}
-	m.r = r
-	for v, s := range m.model.known {
-		if s.State == registry.Removed {
-			m.everKnown[scope.KeyID(v, s.VersionCreatedAtUnix)] = true
-		}
-	}
 }
 
 // check holds after every event: the document is the model's to the byte, the

@@ -24,6 +24,7 @@ import (
 //	clock   DURATION                      the wall clock moves, or steps back
 //	bootstrap | observe | discover        one metadata read of that kind
 //	promote delay=passed|running          a probe's attempt to promote
+//	retire before=N | restore versions=N,N   an operator's plan, applied
 //	check                                 what a probe would say of OpenBao
 //	restart                               the registry is read from its document
 func TestStories(t *testing.T) {
@@ -127,6 +128,12 @@ func (s *story) run(line string) string {
 		return s.take(s.r.Discover(s.md, s.rules, s.now))
 	case "promote":
 		return s.take(s.r.Promote(s.md, s.rules, args["delay"] == "passed", s.now))
+	case "retire":
+		next, versions, err := s.r.Retire(s.md, s.rules, s.number(args["before"]))
+		return s.operate("removed", next, versions, err)
+	case "restore":
+		next, versions, err := s.r.Restore(s.md, s.rules, s.numbers(args["versions"]))
+		return s.operate("restored", next, versions, err)
 	case "check":
 		return s.check()
 	case "restart":
@@ -150,6 +157,14 @@ func (s *story) number(word string) int {
 	return n
 }
 
+func (s *story) numbers(list string) (numbers []int) {
+	s.t.Helper()
+	for word := range strings.SplitSeq(list, ",") {
+		numbers = append(numbers, s.number(word))
+	}
+	return numbers
+}
+
 func (s *story) metadata(args map[string]string) registry.Metadata {
 	s.t.Helper()
 	md := metadata(s.number(args["latest"]))
@@ -163,12 +178,12 @@ func (s *story) metadata(args map[string]string) registry.Metadata {
 		case "min-available":
 			md.MinAvailable = s.number(value)
 		case "unlisted":
-			for v := range strings.SplitSeq(value, ",") {
-				delete(md.CreatedAtUnix, s.number(v))
+			for _, v := range s.numbers(value) {
+				delete(md.CreatedAtUnix, v)
 			}
 		case "remade":
-			for v := range strings.SplitSeq(value, ",") {
-				md.CreatedAtUnix[s.number(v)] += 3600
+			for _, v := range s.numbers(value) {
+				md.CreatedAtUnix[v] += 3600
 			}
 		default:
 			s.t.Fatalf("openbao: unknown argument %s", name)
@@ -217,6 +232,24 @@ func (s *story) take(next *registry.Registry, change registry.Change, err error)
 	}
 	s.r = next
 	return "to save: " + describe(change) + "\n" + s.print()
+}
+
+// operate keeps the outcome of an operator's transition and prints it with the
+// registry.
+func (s *story) operate(what string, next *registry.Registry, versions []int, err error) string {
+	s.t.Helper()
+	var refusal *registry.Refusal
+	switch {
+	case errors.As(err, &refusal):
+		return "declined: " + refusal.Error() + "\n" + s.print()
+	case err != nil:
+		return s.take(nil, registry.Change{}, err)
+	case len(versions) == 0:
+		return s.take(next, registry.Change{}, nil)
+	}
+	wantSuccessor(s.t, s.r, next)
+	s.r = next
+	return fmt.Sprintf("to save: versions %v %s\n", versions, what) + s.print()
 }
 
 func describe(c registry.Change) string {

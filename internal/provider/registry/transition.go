@@ -118,7 +118,8 @@ func floor(now int64, c *Change, earlier ...int64) int64 {
 func (r *Registry) accept(md Metadata, rules Rules, now int64, counted bool) (*Registry, Change, error) {
 	if md.Latest <= r.newest() {
 		return nil, Change{}, &Rejection{MetadataUnverified, []int{md.Latest},
-			"it is OpenBao's latest version, but this registry has it neither as active nor as pending"}
+			"it is OpenBao's latest version, but this registry has it neither as active nor as pending",
+			"compare the key's versions in OpenBao with those in this node's state"}
 	}
 	snapshots := r.snapshots()
 	var c Change
@@ -130,11 +131,11 @@ func (r *Registry) accept(md Metadata, rules Rules, now int64, counted bool) (*R
 		created, ok := md.CreatedAtUnix[v]
 		if !ok {
 			return nil, Change{}, &Rejection{MetadataUnverified, []int{v},
-				"OpenBao gives no creation time for a version that is new here; its metadata cannot be trusted"}
+				"OpenBao gives no creation time for a version that is new here", distrusted}
 		}
 		b, err := r.scope.Bind(v, created)
 		if err != nil {
-			return nil, Change{}, &Rejection{MetadataUnverified, []int{v}, "OpenBao's creation time is not usable"}
+			return nil, Change{}, &Rejection{MetadataUnverified, []int{v}, "OpenBao's creation time is not usable", distrusted}
 		}
 		snapshots = append(snapshots, Snapshot{
 			TransitVersion:       v,
@@ -209,6 +210,15 @@ func at(snapshots []Snapshot, version int) *Snapshot {
 // successor makes the next generation and proves that it keeps what a normal
 // transition must keep.
 func (r *Registry) successor(snapshots []Snapshot, c Change) (*Registry, Change, error) {
+	next, err := r.next(snapshots, r.kept)
+	if err != nil {
+		return nil, Change{}, err
+	}
+	return next, c, nil
+}
+
+// next makes the next generation and has a rule of its transition checked.
+func (r *Registry) next(snapshots []Snapshot, rule func(*Registry) error) (*Registry, error) {
 	next, err := build(content{
 		scope:        r.scope,
 		fingerprint:  r.fingerprint,
@@ -217,12 +227,12 @@ func (r *Registry) successor(snapshots []Snapshot, c Change) (*Registry, Change,
 		snapshots:    snapshots,
 	})
 	if err == nil {
-		err = r.kept(next)
+		err = rule(next)
 	}
 	if err != nil {
-		return nil, Change{}, fmt.Errorf("registry: a transition would break an invariant: %w", err)
+		return nil, fmt.Errorf("registry: a transition would break an invariant: %w", err)
 	}
-	return next, c, nil
+	return next, nil
 }
 
 // kept checks what no normal transition may do: forget an identity, revive or

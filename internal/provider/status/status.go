@@ -45,21 +45,32 @@ const (
 	ProbeFailed        Reason = "probe_failed"
 )
 
-// Metadata is the outcome of the last metadata probe.
+// Metadata is the outcome of the last metadata probe. All its times were read
+// from the clock, so that their age is monotonic.
 type Metadata struct {
-	// ValidatedAt is when metadata was last validated, with its monotonic
-	// reading; zero if it never was.
+	// ValidatedAt is when metadata was last validated; zero if it never was.
 	ValidatedAt time.Time
+	// ProbedAt is when the last probe began that ended, however it did: a
+	// metadata probe, or a discovery that failed. Zero if there was none.
+	ProbedAt time.Time
 	// Reason is why the last probe failed, "" if it did not.
 	Reason Reason
 	// Class is the error class of that failure, if it was a failed call.
 	Class fault.Class
+	// Seen is the newest metadata that was read and whose key has the required
+	// profile, on a mount without upsert; the registry need not have validated
+	// it. Its map must not be changed.
+	Seen registry.Metadata
+	// SeenAt is when the read of it began; zero when there is none.
+	SeenAt time.Time
 }
 
 // Deep is the outcome of the last deep probe.
 type Deep struct {
 	// KeyID is the key_id that the probe was for; "" when none has run.
 	KeyID string
+	// ProbedAt is when it began; zero when none has run.
+	ProbedAt time.Time
 	// Reason is why it failed, "" if it succeeded.
 	Reason Reason
 	// Class is the error class of that failure.
@@ -68,12 +79,16 @@ type Deep struct {
 
 // Persistence is what became of the last save.
 type Persistence struct {
-	// Reason is StateSaveFailed or StateConflict while a failed save forbids
-	// Encrypt, else "".
+	// Reason is StateSaveFailed, StateConflict or StateUnavailable while that
+	// forbids Encrypt, else "".
 	Reason Reason
 	// Degraded is set while a failed save is outstanding, also when the
 	// observation-only exception keeps the provider healthy.
 	Degraded bool
+	// ConfirmedAt is when state file and checkpoint were last known to hold the
+	// published registry: after a load, a save, or a look at both. Zero if they
+	// never were.
+	ConfirmedAt time.Time
 }
 
 // Facts are what a View is made of.
@@ -81,11 +96,19 @@ type Facts struct {
 	// Starting is set until the KMS socket is about to be served.
 	Starting bool
 	// Registry is the published registry, nil before there is one.
-	Registry     *registry.Registry
-	Metadata     Metadata
-	Deep         Deep
-	Persistence  Persistence
-	MaxStaleness time.Duration
+	Registry    *registry.Registry
+	Metadata    Metadata
+	Deep        Deep
+	Persistence Persistence
+	// Rules are those that the registry's transitions follow.
+	Rules registry.Rules
+	// PromotionAt is the activation deadline of the pending snapshot, in
+	// monotonic time: the first metadata probe at or after it may promote. Zero
+	// while it does not run.
+	PromotionAt time.Time
+	// MaxStaleness is status.statusMaxStaleness, DeepInterval
+	// status.deepProbeInterval.
+	MaxStaleness, DeepInterval time.Duration
 }
 
 // View is an immutable answer. Make it with New.
@@ -105,7 +128,10 @@ func New(f Facts) *View {
 	}
 	// Staleness comes last: the first reason is what the API server is told, and
 	// what made the metadata stale says more.
-	v.stale = append(slices.Clone(v.reasons), StatusStale)
+	v.stale = v.reasons
+	if !slices.Contains(v.reasons, StatusStale) {
+		v.stale = append(slices.Clone(v.reasons), StatusStale)
+	}
 	return v
 }
 

@@ -52,8 +52,9 @@ func TestJudge(t *testing.T) {
 		{"deep probe of another key", edit(func(f *Facts) { f.Deep.KeyID = "obk2.other" }), []Reason{DeepProbePending}},
 		{"deep probe failed", edit(func(f *Facts) { f.Deep.Reason = DeepProbeFailed }), []Reason{DeepProbeFailed}},
 		{"one code from both probes", edit(func(f *Facts) { f.Metadata.Reason, f.Deep.Reason = AuthFailed, AuthFailed }), []Reason{AuthFailed}},
-		{"save failed", edit(func(f *Facts) { f.Persistence = Persistence{StateSaveFailed, true} }), []Reason{StateSaveFailed}},
+		{"save failed", edit(func(f *Facts) { f.Persistence = Persistence{Reason: StateSaveFailed, Degraded: true} }), []Reason{StateSaveFailed}},
 		{"save failed, exception holds", edit(func(f *Facts) { f.Persistence.Degraded = true }), nil},
+		{"a probe that says stale, and is", edit(func(f *Facts) { f.Metadata = Metadata{ValidatedAt: now.Add(-time.Hour), Reason: StatusStale} }), []Reason{StatusStale}},
 		{"all at once", edit(func(f *Facts) {
 			f.Persistence.Reason = StateConflict
 			f.Metadata = Metadata{ValidatedAt: now.Add(-time.Hour), Reason: ProfileInvalid}

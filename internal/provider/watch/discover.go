@@ -127,7 +127,7 @@ func (w *Watcher) discoverNow(ctx context.Context, began time.Time) error {
 		// A failed read counts for health as a probe's does; a provider that is
 		// stopping has learned nothing.
 		if !errors.Is(ctx.Err(), context.Canceled) {
-			w.failMetadata(err)
+			w.endMetadata(began, err)
 			w.publish()
 		}
 		return err
@@ -135,10 +135,11 @@ func (w *Watcher) discoverNow(ctx context.Context, began time.Time) error {
 	if ctx.Err() != nil {
 		return ctx.Err() // nothing is persisted after the end
 	}
+	w.metadata.Seen, w.metadata.SeenAt = md, began
 	next, change, err := w.registry.Discover(md, w.o.Rules, began.Unix())
 	if err != nil {
 		err = asProblem(err)
-		w.failMetadata(err)
+		w.endMetadata(began, err)
 		w.publish()
 		return err
 	}

@@ -68,6 +68,7 @@ func (w *Watcher) metadataProbe(ctx context.Context) {
 		if err != nil || ctx.Err() != nil {
 			return err
 		}
+		w.metadata.Seen, w.metadata.SeenAt = md, began
 		return w.takeIn(ctx, md)
 	})
 	if ctx.Err() != nil {
@@ -76,11 +77,9 @@ func (w *Watcher) metadataProbe(ctx context.Context) {
 	if err == nil || reasonOf(err) == status.EncryptionBlocked {
 		// Nothing in the metadata is older than the moment before it was asked
 		// for. A blocked active version is a finding of valid metadata.
-		w.metadata, w.metadataErr = status.Metadata{ValidatedAt: began}, nil
+		w.metadata.ValidatedAt = began
 	}
-	if err != nil {
-		w.failMetadata(err)
-	}
+	w.endMetadata(began, err)
 	w.observed()
 	w.reportProbe(probeMetadata, began, w.metadata.Reason, w.metadata.Class, err)
 }
@@ -97,12 +96,14 @@ func (w *Watcher) guarded(probe func() error) (err error) {
 	return probe()
 }
 
-// failMetadata records a failed metadata probe. ValidatedAt stays: what was
-// validated before goes on ageing.
-func (w *Watcher) failMetadata(err error) {
-	w.metadata.Reason = reasonOf(err)
-	w.metadata.Class = classOf(err)
-	w.metadataErr = err
+// endMetadata records how a metadata probe ended. After a failure ValidatedAt
+// stays: what was validated before goes on ageing.
+func (w *Watcher) endMetadata(began time.Time, err error) {
+	w.metadata.ProbedAt = began
+	w.metadata.Reason, w.metadata.Class, w.metadataErr = "", fault.ClassNone, err
+	if err != nil {
+		w.metadata.Reason, w.metadata.Class = reasonOf(err), classOf(err)
+	}
 }
 
 // observed counts the probe under its reason, a failed save included.
@@ -163,7 +164,7 @@ func (w *Watcher) deepProbe(ctx context.Context, e *registry.Entry) {
 		return
 	}
 	w.proved, w.deepOwed = true, false
-	w.deep, w.deepErr = status.Deep{KeyID: e.KeyID}, nil
+	w.deep, w.deepErr = status.Deep{KeyID: e.KeyID, ProbedAt: began}, nil
 	if err != nil {
 		w.deep.Reason = readReason(err, deepReason(err))
 		w.deep.Class = classOf(err)

@@ -26,7 +26,7 @@ func (w *Watcher) takeIn(ctx context.Context, md registry.Metadata) error {
 		w.failPersistence(err)
 		return w.validate(md)
 	}
-	w.persistence, w.persistenceErr = status.Persistence{}, nil
+	w.confirm()
 	w.reportPersistenceHealed()
 
 	next, change, err := w.registry.Observe(md, w.o.Rules, now)
@@ -87,6 +87,7 @@ func (w *Watcher) bootstrap(md registry.Metadata, now int64) error {
 		return &problem{w.persistence.Reason, err}
 	}
 	w.registry = first
+	w.confirm()
 	w.o.Logger.With(key(first.Active())...).Info("registry.created")
 	return w.encryptable(md)
 }
@@ -101,8 +102,14 @@ func (w *Watcher) save(next *registry.Registry, change registry.Change) bool {
 	}
 	previous := w.registry
 	w.registry = next
+	w.confirm()
 	w.reportChange(previous, next, change)
 	return true
+}
+
+// confirm records that both files hold w.registry.
+func (w *Watcher) confirm() {
+	w.persistence, w.persistenceErr = status.Persistence{ConfirmedAt: time.Now()}, nil
 }
 
 // failPersistence records a failed save or a conflict. The observation-only
@@ -121,9 +128,9 @@ func (w *Watcher) failPersistence(err error) {
 		reason = status.StateUnavailable
 	case w.registry != nil && w.registry.ObservationOnly(attempt) && w.o.Store.Verify() == nil:
 		reason = ""
+		w.persistence.ConfirmedAt = time.Now()
 	}
-	w.persistence = status.Persistence{Reason: reason, Degraded: attempt != nil}
-	w.persistenceErr = err
+	w.persistence.Reason, w.persistence.Degraded, w.persistenceErr = reason, attempt != nil, err
 	w.reportPersistence(reason, err)
 }
 
@@ -136,7 +143,7 @@ func (w *Watcher) recover() bool {
 	}
 	previous := w.registry
 	w.registry = attempt
-	w.persistence, w.persistenceErr = status.Persistence{}, nil
+	w.confirm()
 	// Nothing that happened before the save was durable counts for the delay.
 	w.activation = activation{}
 	w.reportRecovered(previous, attempt, w.attempted)
@@ -154,6 +161,14 @@ func (w *Watcher) arm(md registry.Metadata) {
 	case w.activation.keyID != p.KeyID:
 		w.activation = activation{p.KeyID, time.Now().Add(w.o.ActivationDelay)}
 	}
+}
+
+// promotionAt is the running deadline of the pending snapshot, for the view.
+func (w *Watcher) promotionAt() time.Time {
+	if w.registry == nil || w.registry.Pending() == nil || w.activation.keyID != w.registry.Pending().KeyID {
+		return time.Time{}
+	}
+	return w.activation.at
 }
 
 // delayPassed reports whether the deadline of exactly this candidate has passed.

@@ -80,6 +80,9 @@ func (w *Watcher) load() *StartError {
 		return &StartError{status.StateUnavailable, true, err}
 	}
 	w.registry, w.loaded = found, true
+	if found != nil {
+		w.confirm()
+	}
 	return nil
 }
 

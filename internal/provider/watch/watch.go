@@ -119,7 +119,10 @@ func (w *Watcher) publish() {
 		Metadata:     w.metadata,
 		Deep:         w.deep,
 		Persistence:  w.persistence,
+		Rules:        w.o.Rules,
+		PromotionAt:  w.promotionAt(),
 		MaxStaleness: w.o.MaxStaleness,
+		DeepInterval: w.o.DeepProbeInterval,
 	}))
 }
 
