@@ -10,6 +10,7 @@ import (
 	"github.com/baokms/baokms/internal/provider/identity"
 	"github.com/baokms/baokms/internal/provider/kms"
 	"github.com/baokms/baokms/internal/provider/observe"
+	"github.com/baokms/baokms/internal/provider/openbao"
 	"github.com/baokms/baokms/internal/provider/registry"
 	"github.com/baokms/baokms/internal/provider/socket"
 	"github.com/baokms/baokms/internal/provider/status"
@@ -28,13 +29,20 @@ func (t boundTransit) Decrypt(ctx context.Context, b *identity.Binding, cipherte
 	return t.client.Decrypt(ctx, b, ciphertext)
 }
 
+// requestCounter counts the requests to OpenBao as the provider does.
+type requestCounter struct{ metrics *observe.OpenBaoMetrics }
+
+func (c requestCounter) RequestDone(_ context.Context, d openbao.Done) {
+	c.metrics.RequestDone(string(d.Operation), d.Status, d.Took)
+}
+
 // startParts serves KMS v2 with the parts of the provider that a request meets: socket, server, service, Transit client, metrics and log.
 // It leaves out the watcher and the files. The product has no profiler in it, so this is what is profiled.
 func startParts(configFile string) (stop func() error, err error) {
 	var board status.Board
 	build := version.Get()
 	metrics := observe.NewMetrics(build, &board)
-	b, err := connect(context.Background(), configFile, metrics.OpenBao())
+	b, err := connect(context.Background(), configFile, requestCounter{metrics.OpenBao()})
 	if err != nil {
 		return nil, err
 	}

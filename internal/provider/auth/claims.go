@@ -6,8 +6,6 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
-
-	"github.com/baokms/baokms/internal/provider/fault"
 )
 
 // algorithms are the asymmetric signatures that a JWT may carry. The signature
@@ -65,6 +63,4 @@ func checkTimes(claims jwt.Claims, o JWTOptions, now time.Time) error {
 	return nil
 }
 
-func rejected(detail string) error {
-	return fault.New(fault.LoginRejected, opCheckJWT, "%s", detail)
-}
+func rejected(detail string) error { return local(opCheckJWT, "%s", detail) }

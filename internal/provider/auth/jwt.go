@@ -7,7 +7,6 @@ import (
 
 	"github.com/openbao/openbao/api/v2"
 
-	"github.com/baokms/baokms/internal/provider/fault"
 	"github.com/baokms/baokms/internal/provider/openbao"
 	"github.com/baokms/baokms/internal/provider/securefile"
 )
@@ -15,7 +14,10 @@ import (
 // maxJWT is the largest accepted JWT file in bytes.
 const maxJWT = 64 << 10
 
-const opCheckJWT = "check the login JWT"
+const (
+	opReadJWT  = "read the login JWT"
+	opCheckJWT = "check the login JWT"
+)
 
 // JWTOptions configure the login with a JWT from a file (design:
 // config-and-cli, auth.jwt; openbao, auth).
@@ -69,6 +71,11 @@ func (j *JWT) Login(ctx context.Context) (Grant, error) {
 	return grantOf(openbao.JWTLogin, answer)
 }
 
+// Renew implements Login. The JWT plays no part in it.
+func (j *JWT) Renew(ctx context.Context, token openbao.Secret, increment time.Duration) (Grant, error) {
+	return renewSelf(ctx, j.conn.Use, token, increment)
+}
+
 // Check reads the file and makes the local checks alone: nothing is sent.
 func (j *JWT) Check() error {
 	token, err := j.read()
@@ -86,12 +93,12 @@ func (j *JWT) read() (string, error) {
 	})
 	if err != nil {
 		// securefile's text holds the path and the next step, never content.
-		return "", fault.New(fault.LoginRejected, "read the login JWT", "%s", err.Error())
+		return "", local(opReadJWT, "%s", err.Error())
 	}
 	defer clear(content)
 	token := string(bytes.TrimSpace(content))
 	if token == "" {
-		return "", fault.New(fault.LoginRejected, "read the login JWT", "the file is empty: have a JWT written to auth.jwt.jwtFile")
+		return "", local(opReadJWT, "the file is empty: have a JWT written to auth.jwt.jwtFile")
 	}
 	return token, nil
 }

@@ -2,6 +2,7 @@ package auth
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/openbao/openbao/api/v2"
@@ -20,11 +21,13 @@ type Grant struct {
 	Token openbao.Secret
 	// TTL is the token's life from the moment of the answer; always positive.
 	TTL time.Duration
-	// Renewable says whether OpenBao would prolong the token.
+	// Renewable says whether OpenBao would prolong the token; never of a batch
+	// token.
 	Renewable bool
 }
 
-// Login is one way to get a token.
+// Login is one way to get a token and to prolong it. *JWT and *Cert are the ones
+// that there are.
 type Login interface {
 	// Method is "jwt" or "cert".
 	Method() string
@@ -32,6 +35,10 @@ type Login interface {
 	// Failures are *fault.Error; fault.LoginRejected if the credential is
 	// unusable or OpenBao refused it.
 	Login(ctx context.Context) (Grant, error)
+	// Renew asks OpenBao to prolong a token that this method got: to live for
+	// increment from now on, or as long as it may. It ends with ctx. Failures are
+	// *fault.Error.
+	Renew(ctx context.Context, token openbao.Secret, increment time.Duration) (Grant, error)
 }
 
 // grantOf checks the answer of a login or a renewal.
@@ -47,8 +54,14 @@ func grantOf(op openbao.Operation, answer *api.Secret) (Grant, error) {
 	return Grant{
 		Token:     openbao.NewSecret(answer.Auth.ClientToken),
 		TTL:       time.Duration(min(answer.Auth.LeaseDuration, maxTTL)) * time.Second,
-		Renewable: answer.Auth.Renewable,
+		Renewable: answer.Auth.Renewable && !isBatch(answer.Auth.ClientToken),
 	}, nil
+}
+
+// isBatch reports whether a token is a batch token, whatever the answer says of
+// its renewal: OpenBao keeps nothing of them that it could prolong.
+func isBatch(token string) bool {
+	return strings.HasPrefix(token, "b.") || strings.HasPrefix(token, "hvb.")
 }
 
 func isPrintable(s string) bool {

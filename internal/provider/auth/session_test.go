@@ -23,26 +23,24 @@ import (
 // script is a Login that does what the test says. Each success gives another
 // token: "canary-1", "canary-2", …
 type script struct {
-	takes time.Duration
-	ttl   time.Duration
-	err   error
-	panic bool
+	takes     time.Duration
+	ttl       time.Duration
+	renewable bool
+	err       error
+	panic     bool
+	// renew answers a renewal after renewTakes; nil refuses it.
+	renew      func(token openbao.Secret, increment time.Duration) (Grant, error)
+	renewTakes time.Duration
 
-	logins atomic.Int32
+	logins, renewals atomic.Int32
 }
 
 func (s *script) Method() string { return "jwt" }
 
 func (s *script) Login(ctx context.Context) (Grant, error) {
 	n := s.logins.Add(1)
-	if s.takes > 0 {
-		timer := time.NewTimer(s.takes)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			return Grant{}, fault.Wrap(fault.CauseOf(ctx.Err()), "log in to OpenBao", ctx.Err())
-		}
+	if err := pause(ctx, s.takes, "log in to OpenBao"); err != nil {
+		return Grant{}, err
 	}
 	if s.panic {
 		panic("canary")
@@ -50,7 +48,40 @@ func (s *script) Login(ctx context.Context) (Grant, error) {
 	if s.err != nil {
 		return Grant{}, s.err
 	}
-	return Grant{Token: openbao.NewSecret(fmt.Sprintf("canary-%d", n)), TTL: s.ttl}, nil
+	return Grant{Token: openbao.NewSecret(fmt.Sprintf("canary-%d", n)), TTL: s.ttl, Renewable: s.renewable}, nil
+}
+
+func (s *script) Renew(ctx context.Context, token openbao.Secret, increment time.Duration) (Grant, error) {
+	s.renewals.Add(1)
+	if err := pause(ctx, s.renewTakes, "renew the OpenBao token"); err != nil {
+		return Grant{}, err
+	}
+	if s.renew == nil {
+		return Grant{}, status(403)
+	}
+	return s.renew(token, increment)
+}
+
+// pause is what a request to a slow OpenBao takes.
+func pause(ctx context.Context, d time.Duration, op string) error {
+	if d == 0 {
+		return nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return fault.Wrap(fault.CauseOf(ctx.Err()), op, ctx.Err())
+	}
+}
+
+// status is a failure that OpenBao answered.
+func status(code int) error {
+	f := fault.New(fault.Unavailable, "renew the OpenBao token", "it said no")
+	f.HTTPStatus = code
+	return f
 }
 
 func newSession(t *testing.T, login Login, window time.Duration) *Session {
@@ -64,6 +95,19 @@ func newSession(t *testing.T, login Login, window time.Duration) *Session {
 func want(t *testing.T, s *Session, token string) openbao.Secret {
 	t.Helper()
 	got, err := s.Token(t.Context())
+	if err != nil {
+		t.Errorf("no token: %v", err)
+	}
+	if got.Reveal() != token {
+		t.Errorf("token is %q, want %q", got.Reveal(), token)
+	}
+	return got
+}
+
+// replace rejects a token and compares the one that takes its place.
+func replace(t *testing.T, s *Session, rejected openbao.Secret, token string) openbao.Secret {
+	t.Helper()
+	got, err := s.Replace(t.Context(), rejected)
 	if err != nil {
 		t.Errorf("no token: %v", err)
 	}
@@ -105,8 +149,8 @@ func TestTokenIsReplacedInsideTheWindow(t *testing.T) {
 		synctest.Wait()
 		want(t, s, "canary-2")
 		wantLogins(t, login, 2)
-		if left := s.Remaining(); left != time.Hour {
-			t.Errorf("%v left, want an hour from the answer on", left)
+		if left := s.Remaining(); left != time.Hour-time.Second {
+			t.Errorf("%v left, want an hour from the request on", left)
 		}
 	})
 }
@@ -126,10 +170,10 @@ func TestPastTheEndCallersShareOneLogin(t *testing.T) {
 				t.Errorf("callers waited %v, want 2s", waited)
 			}
 			wantLogins(t, login, int32(round+1))
-			if s.Remaining() != time.Hour {
+			if s.Remaining() != time.Hour-2*time.Second {
 				t.Errorf("%v left", s.Remaining())
 			}
-			time.Sleep(time.Hour)
+			time.Sleep(time.Hour - 2*time.Second)
 			if s.Remaining() != 0 {
 				t.Errorf("%v left at the end", s.Remaining())
 			}
@@ -262,6 +306,7 @@ type counts struct {
 func (c *counts) add(s string) { c.mu.Lock(); defer c.mu.Unlock(); c.list = append(c.list, s) }
 
 func (c *counts) LoginDone(status string)    { c.add("login " + status) }
+func (c *counts) RenewalDone(status string)  { c.add("renewal " + status) }
 func (c *counts) RecoveryDone(status string) { c.add("recovery " + status) }
 
 func TestWhatIsReported(t *testing.T) {
@@ -283,8 +328,7 @@ func TestWhatIsReported(t *testing.T) {
 		login.err = nil
 		time.Sleep(2 * firstBackoff)
 		token := want(t, s, "canary-3")
-		s.Discard(token)
-		want(t, s, "canary-4")
+		replace(t, s, token, "canary-4")
 		synctest.Wait()
 		if got := strings.Join(seen.list, ", "); got != "login panic, login unknown, login ok, login ok, recovery ok" {
 			t.Errorf("observed %q", got)

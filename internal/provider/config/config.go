@@ -86,7 +86,7 @@ type CertAuth struct {
 	Name            string   `json:"name" rule:"text,optional" jsonschema_description:"Certificate role to log in with; empty lets OpenBao choose by the certificate."`
 	CertificateFile string   `json:"certificateFile" jsonschema:"required" rule:"path" jsonschema_description:"PEM file of the client certificate and its chain."`
 	KeyFile         string   `json:"keyFile" jsonschema:"required" rule:"path" jsonschema_description:"PEM file of the client certificate's private key."`
-	MinRemainingTTL Duration `json:"minRemainingTtl" range:"0s..8760h" jsonschema_description:"A certificate with less time left than this is reported."`
+	MinRemainingTTL Duration `json:"minRemainingTtl" range:"0s..8760h" jsonschema_description:"A certificate with less time left than this is used, with a warning."`
 }
 
 // Transit names the key.

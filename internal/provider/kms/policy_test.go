@@ -24,6 +24,7 @@ var transitFailures = []fault.Cause{
 	fault.CiphertextRefused, fault.RequestRefused, fault.KeyMissing, fault.PolicyDenied, fault.Unauthenticated,
 	fault.LoginRejected, fault.RecoveryDelayed, fault.RateLimited, fault.Sealed, fault.Unavailable, fault.TLSFailed,
 	fault.DNSFailed, fault.ConnectionFailed, fault.TimedOut, fault.BreakerOpen, fault.ResponseOverLimit,
+	fault.AnswerInvalid, fault.DenialDelayed,
 }
 
 func TestTransitFailuresLeaveAsTheTableSays(t *testing.T) {

@@ -49,8 +49,12 @@ type answerer[Req, Resp any] func(ctx context.Context, now time.Time, req *Req) 
 // happened is counted, logged and mapped to what may leave.
 func serve[Req, Resp any](s *Service, ctx context.Context, m *method, req *Req, answer answerer[Req, Resp]) (resp *Resp, err error) {
 	if !m.enter() {
+		o := outcome{cause: fault.ConcurrencyLimited}
+		if s.correlate != nil {
+			_, o.correlation = s.correlated(ctx, req)
+		}
 		s.observer.RequestRejected(m.name)
-		s.logRequest(ctx, m, outcome{cause: fault.ConcurrencyLimited})
+		s.logRequest(ctx, m, o)
 		return nil, outward(fault.ConcurrencyLimited)
 	}
 	start := time.Now()
@@ -70,8 +74,25 @@ func serve[Req, Resp any](s *Service, ctx context.Context, m *method, req *Req, 
 			resp, err = nil, outward(o.cause)
 		}
 	}()
-	resp, o.binding, err = answer(ctx, start, req)
+	within := ctx
+	if s.correlate != nil {
+		within, o.correlation = s.correlated(ctx, req)
+	}
+	resp, o.binding, err = answer(within, start, req)
 	return resp, err
+}
+
+// correlated begins the correlation of a request if it has a uid.
+func (s *Service) correlated(ctx context.Context, req any) (context.Context, func() []slog.Attr) {
+	r, ok := req.(interface{ GetUid() string })
+	if !ok {
+		return ctx, nil
+	}
+	within, attrs := s.correlate(ctx, r.GetUid())
+	if within == nil {
+		within = ctx
+	}
+	return within, attrs
 }
 
 // refuse counts and logs a request that never became one.
@@ -89,6 +110,8 @@ type outcome struct {
 	took    time.Duration
 	err     error
 	panicAt string
+	// correlation gives the attributes of debug correlation; nil without it.
+	correlation func() []slog.Attr
 }
 
 // causeOf lets the caller's own cancellation or deadline win over the operation
@@ -144,6 +167,9 @@ func (o outcome) attributes(method string) []slog.Attr {
 	}
 	if o.panicAt != "" {
 		attrs = append(attrs, slog.String("panic_at", o.panicAt))
+	}
+	if o.correlation != nil {
+		attrs = append(attrs, o.correlation()...)
 	}
 	return attrs
 }

@@ -68,6 +68,12 @@ type Options struct {
 	// Log gets one kms.request event a request: failures as warnings, the rest
 	// for debugging. It may be nil.
 	Log *slog.Logger
+	// Correlate begins debug correlation of an Encrypt or a Decrypt, whose uid is
+	// the caller's and of any content (design: observability, logs). Transit gets
+	// the context that it returns, and the request's event the attributes, which
+	// are asked for when the request has ended and only if it is logged. Either
+	// may be nil: then nothing changes. A nil Correlate costs nothing.
+	Correlate func(ctx context.Context, uid string) (context.Context, func() []slog.Attr)
 	// Caps left zero are the handbook's: 16, 32 and 64.
 	Caps Caps
 	// PluginVersion is the version of the running binary; it must satisfy
@@ -86,6 +92,7 @@ type Service struct {
 	discoverer    Discoverer
 	observer      Observer
 	log           *slog.Logger
+	correlate     func(context.Context, string) (context.Context, func() []slog.Attr)
 	pluginVersion string
 
 	statusMethod, encryptMethod, decryptMethod method
@@ -133,6 +140,7 @@ func New(o Options) (*Service, error) {
 		discoverer:    o.Discoverer,
 		observer:      o.Observer,
 		log:           o.Log,
+		correlate:     o.Correlate,
 		pluginVersion: o.PluginVersion,
 	}
 	s.statusMethod.init("Status", o.Caps.Status)

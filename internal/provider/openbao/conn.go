@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/openbao/openbao/api/v2"
-
-	"github.com/baokms/baokms/internal/provider/fault"
 )
 
 // Options describe one OpenBao.
@@ -36,6 +34,9 @@ type Options struct {
 	MaxConns int
 	// Observer is told of every request; nil for nobody.
 	Observer Observer
+	// RequestIDs makes the observer hear OpenBao's request id of each answer, at
+	// the cost of looking for it.
+	RequestIDs bool
 	// RoundTripper takes the network's place: for benchmarks that leave it out.
 	// CAFile and ServerName are not looked at then. Nil for the network.
 	RoundTripper http.RoundTripper
@@ -44,12 +45,16 @@ type Options struct {
 // Conn is a connection to one OpenBao. Its methods may be called from many
 // goroutines at once.
 type Conn struct {
-	base      *url.URL
-	namespace string
-	timeout   time.Duration
-	transport http.RoundTripper
-	observer  Observer
-	client    *api.Client
+	base       *url.URL
+	namespace  string
+	timeout    time.Duration
+	transport  http.RoundTripper
+	observer   Observer
+	requestIDs bool
+	breaker    *breaker
+	// dropped is when the idle connections were dropped last; nil for never.
+	dropped atomic.Pointer[time.Time]
+	client  *api.Client
 	// last holds the headers of the most recently used token, which is nearly
 	// always the one that the next request uses.
 	last atomic.Pointer[headers]
@@ -66,16 +71,21 @@ func New(o Options) (*Conn, error) {
 		return nil, fmt.Errorf("openbao.timeout: %v is not positive: give a duration such as 2s", o.Timeout)
 	}
 	c := &Conn{
-		base:      base,
-		namespace: o.Namespace,
-		timeout:   o.Timeout,
-		transport: o.RoundTripper,
-		observer:  o.Observer,
+		base:       base,
+		namespace:  o.Namespace,
+		timeout:    o.Timeout,
+		transport:  o.RoundTripper,
+		observer:   o.Observer,
+		requestIDs: o.RequestIDs,
+		breaker:    newBreaker(),
 	}
 	if c.transport == nil {
-		if c.transport, err = newTransport(base, o); err != nil {
+		t, err := newTransport(base, o)
+		if err != nil {
 			return nil, err
 		}
+		noteDials(t)
+		c.transport = t
 	}
 	if c.client, err = newLibraryClient(c); err != nil {
 		return nil, err
@@ -87,11 +97,7 @@ func New(o Options) (*Conn, error) {
 func (c *Conn) Timeout() time.Duration { return c.timeout }
 
 // Close drops the idle connections. Running requests go on to their end.
-func (c *Conn) Close() {
-	if t, ok := c.transport.(*http.Transport); ok {
-		t.CloseIdleConnections()
-	}
-}
+func (c *Conn) Close() { c.dropIdle() }
 
 // Endpoint is one kind of request to one path, computed once. It is immutable.
 type Endpoint struct {
@@ -125,26 +131,13 @@ func isControl(r rune) bool { return r < 0x20 || r == 0x7f }
 //
 // Every failure is a *fault.Error that holds no URL and no word of OpenBao's.
 // Where ctx ended, it wraps ctx's error; where Timeout passed, its cause is
-// fault.TimedOut and it wraps nothing.
+// fault.TimedOut and it wraps nothing. Where OpenBao has not been reached for
+// some time, it is fault.BreakerOpen at once, and nothing was sent.
 func (c *Conn) Call(ctx context.Context, e *Endpoint, token Secret, body *Buffer) (*Buffer, error) {
-	start := time.Now()
-	limited, cancel := context.WithTimeout(ctx, c.timeout)
+	x := exchange{op: e.op, caller: ctx, limit: c.timeout, start: time.Now(), journey: &journey{Context: ctx}}
+	limited, cancel := context.WithTimeout(x.journey, c.timeout)
 	defer cancel()
-
-	answer, err := c.guarded(exchange{
-		op:     e.op,
-		caller: ctx,
-		limit:  c.timeout,
-	}, c.request(limited, e, token, body))
-	c.observe(e.op, start, err)
-	return answer, err
-}
-
-// guarded is the one way out for data and probe calls: what decides whether a
-// request may be sent at all (the circuit breaker) belongs here. Logins and
-// renewals do not pass it.
-func (c *Conn) guarded(x exchange, r *http.Request) (*Buffer, error) {
-	return c.send(x, r)
+	return c.guarded(x, c.request(limited, e, token, body))
 }
 
 func (c *Conn) request(ctx context.Context, e *Endpoint, token Secret, body *Buffer) *http.Request {
@@ -192,15 +185,4 @@ func (c *Conn) headersFor(token Secret) *headers {
 	h := &headers{token: token, withBody: withBody, withoutBody: plain}
 	c.last.Store(h)
 	return h
-}
-
-func (c *Conn) observe(op Operation, start time.Time, err error) {
-	if c.observer == nil {
-		return
-	}
-	status := StatusOK
-	if err != nil {
-		status = string(fault.ClassOf(err))
-	}
-	c.observer.RequestDone(string(op), status, time.Since(start))
 }

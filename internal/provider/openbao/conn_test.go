@@ -2,6 +2,7 @@ package openbao
 
 import (
 	"bytes"
+	"context"
 	"crypto/x509"
 	"encoding/pem"
 	"io"
@@ -95,13 +96,13 @@ type observed struct {
 	list []string
 }
 
-func (o *observed) RequestDone(operation, status string, d time.Duration) {
+func (o *observed) RequestDone(_ context.Context, d Done) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if d <= 0 {
-		status = "without a duration"
+	if d.Took <= 0 {
+		d.Status = "without a duration"
 	}
-	o.list = append(o.list, operation+" "+status)
+	o.list = append(o.list, string(d.Operation)+" "+d.Status)
 }
 
 func TestCallSendsExactlyWhatItShould(t *testing.T) {

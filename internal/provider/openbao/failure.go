@@ -124,5 +124,5 @@ func connectionDetail(err error) string {
 	case errors.As(err, &dial):
 		return "no connection could be made: check the network and openbao.address"
 	}
-	return "the connection broke before the answer was complete: see OpenBao's log and the network path"
+	return "the connection broke before the answer was complete: see OpenBao's log and the network path, and check what answers at openbao.address"
 }

@@ -9,9 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,6 +26,17 @@ func httpScript(status, body string) func(net.Conn) {
 
 func write(text string) func(io.Writer) {
 	return func(w io.Writer) { _, _ = io.WriteString(w, text) }
+}
+
+// tlsVersion is a server that speaks no newer TLS.
+func tlsVersion(ca *authority, version uint16) func(*testing.T) Options {
+	return func(t *testing.T) Options {
+		return serveTLS(t, ca, &tls.Config{
+			Certificates: []tls.Certificate{ca.issue(t, nil)},
+			MinVersion:   tls.VersionTLS10,
+			MaxVersion:   version,
+		}, nil)
+	}
 }
 
 func TestTransportFailures(t *testing.T) {
@@ -101,13 +110,8 @@ func TestTransportFailures(t *testing.T) {
 		"a client's certificate": {func(t *testing.T) Options {
 			return tlsWith(t, func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth} })
 		}, fault.TLSFailed, "server certificate"},
-		"TLS 1.1": {func(t *testing.T) Options {
-			return serveTLS(t, ca, &tls.Config{
-				Certificates: []tls.Certificate{ca.issue(t, nil)},
-				MinVersion:   tls.VersionTLS10,
-				MaxVersion:   tls.VersionTLS11,
-			}, nil)
-		}, fault.TLSFailed, "TLS 1.2"},
+		"TLS 1.0": {tlsVersion(ca, tls.VersionTLS10), fault.TLSFailed, "TLS 1.2"},
+		"TLS 1.1": {tlsVersion(ca, tls.VersionTLS11), fault.TLSFailed, "TLS 1.2"},
 		"a client certificate is asked for": {func(t *testing.T) Options {
 			return serveTLS(t, ca, &tls.Config{
 				Certificates: []tls.Certificate{ca.issue(t, nil)},
@@ -119,8 +123,12 @@ func TestTransportFailures(t *testing.T) {
 			o := c.options(t)
 			watch := &observed{}
 			o.Observer = watch
-			_, err := call(t, open(t, o))
+			conn := open(t, o)
+			_, err := timed(t, t.Context(), conn, Encrypt, post(), o.Timeout/2)
 			assertFault(t, err, c.cause, c.text)
+			if n := conn.breaker.machine.Counts().TotalFailures; n != 1 {
+				t.Errorf("the breaker counts %d failures, want 1", n)
+			}
 			if want := "transit_encrypt " + string(c.cause.Class()); strings.Join(watch.list, ",") != want {
 				t.Errorf("observed %q, want %q", watch.list, want)
 			}
@@ -168,7 +176,7 @@ func TestDeadlines(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 			defer cancel()
 			c := open(t, o)
-			_, err := c.Call(ctx, endpoint(t, c, Encrypt), NewSecret(canaryToken), post())
+			_, err := timed(t, ctx, c, Encrypt, post(), 50*time.Millisecond)
 			assertFault(t, err, fault.TimedOut, "openbao.timeout (50ms)")
 			if errors.Is(err, context.DeadlineExceeded) {
 				t.Error("our own timeout looks like the caller's deadline")
@@ -179,7 +187,7 @@ func TestDeadlines(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 			defer cancel()
 			c := open(t, o)
-			_, err := c.Call(ctx, endpoint(t, c, Encrypt), NewSecret(canaryToken), post())
+			_, err := timed(t, ctx, c, Encrypt, post(), 50*time.Millisecond)
 			assertFault(t, err, fault.DeadlineExceeded, "caller's deadline")
 			if !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("%v does not wrap the context's error", err)
@@ -190,28 +198,12 @@ func TestDeadlines(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			c := open(t, o)
 			time.AfterFunc(50*time.Millisecond, cancel)
-			_, err := c.Call(ctx, endpoint(t, c, Encrypt), NewSecret(canaryToken), post())
+			_, err := timed(t, ctx, c, Encrypt, post(), 50*time.Millisecond)
 			assertFault(t, err, fault.Canceled, "cancelled")
 			if !errors.Is(err, context.Canceled) {
 				t.Errorf("%v does not wrap the context's error", err)
 			}
 		})
-	}
-}
-
-func TestRedirectIsRefused(t *testing.T) {
-	for _, status := range []int{301, 302, 303, 307, 308} {
-		var reached atomic.Int32
-		elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Add(1) }))
-		defer elsewhere.Close()
-		c := open(t, serve(t, func(w http.ResponseWriter, r *http.Request) {
-			http.Redirect(w, r, elsewhere.URL+r.URL.Path, status)
-		}))
-		_, err := call(t, c)
-		assertFault(t, err, fault.Unavailable, "forward requests, or set openbao.address to the active node")
-		if reached.Load() != 0 {
-			t.Errorf("%d: the redirect was followed", status)
-		}
 	}
 }
 

@@ -41,8 +41,7 @@ type exchangeKey struct{}
 // because a login may be allowed more time than other requests. Failures are as
 // those of Call.
 func (c *Conn) Use(ctx context.Context, op Operation, fn func(context.Context, *api.Client) (*api.Secret, error)) (*api.Secret, error) {
-	start := time.Now()
-	x := exchange{op: op, caller: ctx}
+	x := exchange{op: op, caller: ctx, start: time.Now()}
 	limited := ctx
 	if _, ok := ctx.Deadline(); !ok {
 		x.limit = c.timeout
@@ -54,7 +53,7 @@ func (c *Conn) Use(ctx context.Context, op Operation, fn func(context.Context, *
 	// library's Clone would read it.
 	answer, err := fn(context.WithValue(limited, exchangeKey{}, x), c.client.WithNamespace(c.namespace))
 	err = x.clientFailure(err)
-	c.observe(op, start, err)
+	c.observe(x, c.secretID(x, answer), err)
 	if err != nil {
 		return nil, err
 	}

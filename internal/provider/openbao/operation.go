@@ -1,7 +1,5 @@
 package openbao
 
-import "time"
-
 // Operation names a kind of request: the value of the metric label "operation"
 // (design: observability, metrics).
 type Operation string
@@ -67,16 +65,4 @@ func (o Operation) limit() int64 {
 		return limitMetadata
 	}
 	return limitAnswer
-}
-
-// StatusOK is the status of a request that succeeded; any other is a
-// fault.Class.
-const StatusOK = "ok"
-
-// Observer is told of every request that was sent. Its methods are called from
-// many goroutines at once and must not block.
-type Observer interface {
-	// RequestDone is told the operation, StatusOK or the fault.Class of the
-	// failure, and how long the caller waited.
-	RequestDone(operation, status string, d time.Duration)
 }

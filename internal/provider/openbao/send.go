@@ -16,12 +16,24 @@ type exchange struct {
 	caller context.Context
 	// limit is the deadline that we added, for the error's text; 0 if none.
 	limit time.Duration
+	// start is when the caller began to wait.
+	start time.Time
+	// journey tells whether the request had to dial; nil if nobody knows.
+	journey *journey
 }
 
 // send makes one round trip and reads the answer to its end or its limit. It
 // returns the body of a 2xx answer; everything else is a *fault.Error. The
 // request's body is closed in every case.
 func (c *Conn) send(x exchange, r *http.Request) (*Buffer, error) {
+	answer, err := c.roundTrip(x, r)
+	if err != nil && c.verdict(x, err) == errNoAnswer {
+		c.distrust(x)
+	}
+	return answer, err
+}
+
+func (c *Conn) roundTrip(x exchange, r *http.Request) (*Buffer, error) {
 	// The transport's own RoundTrip and not an http.Client: it follows no
 	// redirect and puts no URL into errors.
 	resp, err := c.transport.RoundTrip(r)
@@ -29,8 +41,12 @@ func (c *Conn) send(x exchange, r *http.Request) (*Buffer, error) {
 		return nil, x.transportFailure(err)
 	}
 	defer resp.Body.Close()
+	if resp.StatusCode < 200 {
+		// The body of a 101 is the connection itself, which no deadline ends.
+		return nil, x.statusFailure(resp.StatusCode, nil)
+	}
 
-	ok := resp.StatusCode >= 200 && resp.StatusCode < 300
+	ok := resp.StatusCode < 300
 	limit := int64(limitError)
 	if ok {
 		limit = x.op.limit()

@@ -2,6 +2,7 @@ package openbao
 
 import (
 	"encoding/json"
+	"errors"
 	"strings"
 
 	"github.com/baokms/baokms/internal/provider/fault"
@@ -14,8 +15,17 @@ func (x exchange) statusFailure(status int, body []byte) *fault.Error {
 	cause, detail := classify(x.op, status, body)
 	f := fault.New(cause, x.op.Words(), "%s", detail)
 	f.HTTPStatus = status
+	if cause == fault.Unauthenticated && status == 403 && says(body, textDenied) {
+		f.Err = ErrDenied
+	}
 	return f
 }
+
+// ErrDenied is wrapped by a fault.Unauthenticated whose text says that the token
+// is good and the policy denies the request. OpenBao answers both with 403. It is
+// a hint for what an operator is told; what is done about a rejection does not
+// depend on it.
+var ErrDenied = errors.New("the policy denies the request")
 
 func classify(op Operation, status int, body []byte) (fault.Cause, string) {
 	switch {
@@ -28,12 +38,14 @@ func classify(op Operation, status int, body []byte) (fault.Cause, string) {
 		return fault.Sealed, "unseal it, or check the load balancer in front of it"
 	case status >= 500:
 		return fault.Unavailable, "it failed on its own side: see OpenBao's log"
+	case status == 408:
+		return fault.Unavailable, "something gave up waiting for the request: check the network path and the load balancer in front of OpenBao"
 	case status < 400:
 		return fault.Unavailable, "the answer makes no sense: check what answers at openbao.address"
 	case op.isLogin():
 		return classifyLogin(op, status, body)
 	case status == 401 || status == 403:
-		return fault.Unauthenticated, ""
+		return fault.Unauthenticated, "if a new login does not help, compare the role's policy with the output of `bao-kms-provider policy openbao`"
 	case status == 404:
 		return classifyMissing(op, body)
 	case status == 400 && (op == Encrypt || op == Decrypt):
@@ -45,26 +57,31 @@ func classify(op Operation, status int, body []byte) (fault.Cause, string) {
 func classifyLogin(op Operation, status int, body []byte) (fault.Cause, string) {
 	switch {
 	case status == 404 && says(body, textNoRoute):
-		return fault.LoginRejected, "no login method is mounted there: correct " + op.mountField()
+		return fault.LoginRejected, "no login method is mounted there: correct " + op.mountField() + " or openbao.namespace"
+	case status != 400 && status != 401 && status != 403:
+		return fault.LoginRejected, "OpenBao refused the login: see its audit log, and check " + op.mountField()
 	case op == JWTLogin:
 		return fault.LoginRejected, "OpenBao refused the JWT, the role or the auth mount: check auth.jwt.mountPath, and compare auth.jwt.role and its bound claims with the JWT's"
 	}
 	return fault.LoginRejected, "OpenBao refused the login: compare the role with what the provider presents"
 }
 
-// Fragments of OpenBao's texts, seen on 2.6.2. The second list covers Transit's
-// refusals of a ciphertext: the oldest forks word the first of them
+// Fragments of OpenBao's texts, seen on 2.6.2. textsCiphertext covers Transit's
+// refusals of a ciphertext as such: the oldest forks word the first of them
 // "invalid ciphertext: unable to decrypt".
 const (
-	textNoRoute = "no handler for route"
-	textNoKey   = "encryption key not found"
+	textNoRoute    = "no handler for route"
+	textNoKey      = "encryption key not found"
+	textTooNew     = "version is too new"
+	textDisallowed = "version is disallowed by policy"
+	// A token that is not known is just "permission denied".
+	textDenied = "1 error occurred:\n\t* permission denied"
 )
 
 var (
 	textsCiphertext = []string{
 		"message authentication failed",
 		"invalid ciphertext",
-		"version is disallowed by policy",
 	}
 	textsVersion = []string{
 		"requested version for encryption is higher than the latest key version",
@@ -72,22 +89,31 @@ var (
 	}
 )
 
+// createKey is the next step where the Transit key is not there.
+const createKey = "create the key before the first start, or correct transit.keyName; a key that was in use must be restored from a backup of OpenBao, never created again"
+
 func classifyMissing(op Operation, body []byte) (fault.Cause, string) {
 	switch {
+	case op == TokenRenewSelf || op == CapabilitiesSelf:
+		return fault.RequestRefused, "it does not know this path: check openbao.namespace and what answers at openbao.address"
 	case says(body, textNoRoute):
-		return fault.KeyMissing, "nothing is mounted there: correct " + op.mountField()
+		return fault.KeyMissing, "nothing is mounted there: correct " + op.mountField() + " or openbao.namespace"
 	case op == UpsertRead:
 		return fault.KeyMissing, "the mount does not know this setting: it must be a Transit mount of a current OpenBao"
 	}
-	return fault.KeyMissing, "create the key before the first start, or correct transit.keyName; a key that was in use must be restored from a backup of OpenBao, never created again"
+	return fault.KeyMissing, createKey
 }
 
 func classifyTransit(op Operation, body []byte) (fault.Cause, string) {
 	switch {
 	case says(body, textNoKey):
-		return fault.KeyMissing, "create the key before the first start, or correct transit.keyName; a key that was in use must be restored from a backup of OpenBao, never created again"
+		return fault.KeyMissing, createKey
+	case op == Decrypt && says(body, textDisallowed):
+		return fault.CiphertextRefused, "its version is below the key's min_decryption_version: lower that until everything has been rewritten"
+	case op == Decrypt && says(body, textTooNew):
+		return fault.CiphertextRefused, "its version is above the key's latest: restore OpenBao from a backup that has it"
 	case op == Decrypt && says(body, textsCiphertext...):
-		return fault.CiphertextRefused, ""
+		return fault.CiphertextRefused, "it was altered, or comes from another key or cluster"
 	case op == Encrypt && says(body, textsVersion...):
 		return fault.RequestRefused, "the key version is outside the key's limits: check its min_encryption_version"
 	}

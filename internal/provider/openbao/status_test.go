@@ -1,6 +1,7 @@
 package openbao
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -27,14 +28,14 @@ func TestStatusFailures(t *testing.T) {
 		{"no mount", MetadataRead, 404, `no handler for route "canary/keys/canary". route entry not found.`, fault.KeyMissing, "transit.mountPath"},
 		{"no mount for encrypt", Encrypt, 404, "no handler for route", fault.KeyMissing, "transit.mountPath"},
 		{"no such setting", UpsertRead, 404, "", fault.KeyMissing, "must be a Transit mount"},
-		{"wrong associated data", Decrypt, 400, "cipher: message authentication failed", fault.CiphertextRefused, ""},
-		{"no prefix", Decrypt, 400, "invalid ciphertext: no prefix", fault.CiphertextRefused, ""},
-		{"above latest", Decrypt, 400, "invalid ciphertext: version is too new", fault.CiphertextRefused, ""},
-		{"altered, older server", Decrypt, 400, "invalid ciphertext: unable to decrypt", fault.CiphertextRefused, ""},
-		{"below the minimum", Decrypt, 400, "ciphertext or signature version is disallowed by policy (too old)", fault.CiphertextRefused, ""},
+		{"wrong associated data", Decrypt, 400, "cipher: message authentication failed", fault.CiphertextRefused, "another key or cluster"},
+		{"no prefix", Decrypt, 400, "invalid ciphertext: no prefix", fault.CiphertextRefused, "altered"},
+		{"above latest", Decrypt, 400, "invalid ciphertext: version is too new", fault.CiphertextRefused, "restore OpenBao"},
+		{"altered, older server", Decrypt, 400, "invalid ciphertext: unable to decrypt", fault.CiphertextRefused, "altered"},
+		{"below the minimum", Decrypt, 400, "ciphertext or signature version is disallowed by policy (too old)", fault.CiphertextRefused, "min_decryption_version"},
 		{"encrypt above latest", Encrypt, 400, "requested version for encryption is higher than the latest key version", fault.RequestRefused, "min_encryption_version"},
 		{"encrypt below minimum", Encrypt, 400, "requested version for encryption is less than the minimum encryption key version", fault.RequestRefused, "min_encryption_version"},
-		{"the ciphertext's texts on encrypt", Encrypt, 400, "invalid ciphertext: no prefix", fault.RequestRefused, ""},
+		{"the ciphertext's texts on encrypt", Encrypt, 400, "invalid ciphertext: no prefix", fault.RequestRefused, "audit log"},
 		{"other 400", Decrypt, 400, canaryText, fault.RequestRefused, "audit log"},
 		{"405", Encrypt, 405, "unsupported operation", fault.RequestRefused, "audit log"},
 		{"400 on a read", MetadataRead, 400, "encryption key not found", fault.RequestRefused, "audit log"},
@@ -47,18 +48,30 @@ func TestStatusFailures(t *testing.T) {
 		{"no login mount", JWTLogin, 404, "no handler for route", fault.LoginRejected, "auth.jwt.mountPath"},
 		{"no certificate mount", CertLogin, 404, "no handler for route", fault.LoginRejected, "auth.cert.mountPath"},
 		{"bad certificate", CertLogin, 400, "invalid certificate", fault.LoginRejected, "OpenBao refused the login"},
-		{"renewal denied", TokenRenewSelf, 403, "permission denied", fault.Unauthenticated, ""},
+		{"login of another kind refused", JWTLogin, 405, "unsupported operation", fault.LoginRejected, "auth.jwt.mountPath"},
+		{"no such login path", CertLogin, 404, "", fault.LoginRejected, "auth.cert.mountPath"},
+		{"renewal denied", TokenRenewSelf, 403, "permission denied", fault.Unauthenticated, "policy openbao"},
+		{"not renewable", TokenRenewSelf, 400, "lease is not renewable", fault.RequestRefused, "audit log"},
+		{"renewal in no namespace", TokenRenewSelf, 404, "no handler for route", fault.RequestRefused, "openbao.namespace"},
+		{"capabilities of no path", CapabilitiesSelf, 404, "", fault.RequestRefused, "openbao.namespace"},
+		{"capabilities denied", CapabilitiesSelf, 403, "permission denied", fault.Unauthenticated, "policy openbao"},
+		{"408 of a load balancer", Encrypt, 408, "", fault.Unavailable, "load balancer"},
+		{"412", Decrypt, 412, "", fault.RequestRefused, "audit log"},
+		{"413", Encrypt, 413, "", fault.RequestRefused, "audit log"},
+		{"standby without a leader", Encrypt, 500, "local node not active but active cluster node not found", fault.Unavailable, "OpenBao's log"},
+		{"504", MetadataRead, 504, canaryText, fault.Unavailable, "OpenBao's log"},
 		{"quota", Encrypt, 429, "request path \"canary\": rate limit quota exceeded", fault.RateLimited, "quota"},
 		{"quota on login", JWTLogin, 429, "rate limit quota exceeded", fault.RateLimited, "quota"},
 		{"sealed", Encrypt, 503, "Vault is sealed", fault.Sealed, "unseal"},
 		{"sealed on login", JWTLogin, 503, "Vault is sealed", fault.Sealed, "unseal"},
 		{"500", Encrypt, 500, canaryText, fault.Unavailable, "OpenBao's log"},
 		{"502", Decrypt, 502, canaryText, fault.Unavailable, "OpenBao's log"},
-		{"472 of a standby", Encrypt, 472, "", fault.RequestRefused, ""},
+		{"472 of a standby", Encrypt, 472, "", fault.RequestRefused, "audit log"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var requests atomic.Int32
-			conn := open(t, serve(t, func(w http.ResponseWriter, _ *http.Request) {
+			watch := &observed{}
+			o := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 				requests.Add(1)
 				w.WriteHeader(c.status)
 				text := ""
@@ -66,9 +79,19 @@ func TestStatusFailures(t *testing.T) {
 					text = `"` + strings.NewReplacer(`"`, `\"`, "\n", `\n`, "\t", `\t`).Replace(c.text) + `"`
 				}
 				_, _ = io.WriteString(w, `{"errors":[`+text+`]}`)
-			}))
+			})
+			o.Observer = watch
+			conn := open(t, o)
 			_, err := conn.Call(t.Context(), endpoint(t, conn, c.op), NewSecret(canaryToken), post())
 			assertFault(t, err, c.cause, c.detail)
+			// The words: what was being done, what is wrong, what to do next, the status.
+			want := fmt.Sprintf("%s: %s: ", c.op.Words(), c.cause.Text())
+			if text, end := err.Error(), fmt.Sprintf(" (HTTP %d)", c.status); !strings.HasPrefix(text, want) || !strings.HasSuffix(text, end) {
+				t.Errorf("error is %q, want %q, a next step, and %q", text, want, end)
+			}
+			if got, want := strings.Join(watch.list, ","), string(c.op)+" "+string(c.cause.Class()); got != want {
+				t.Errorf("observed %q, want %q", got, want)
+			}
 			if n := requests.Load(); n != 1 {
 				t.Errorf("%d requests were sent, want 1", n)
 			}
@@ -97,8 +120,8 @@ func FuzzClassify(f *testing.F) {
 		if cause == fault.Unknown || cause == fault.None || cause == fault.PolicyDenied {
 			t.Errorf("cause %d for status %d", cause, status)
 		}
-		if len(detail) > 200 {
-			t.Errorf("the detail %q does not come from this package", detail)
+		if detail == "" || len(detail) > 200 {
+			t.Errorf("the detail of status %d is %q", status, detail)
 		}
 	})
 }

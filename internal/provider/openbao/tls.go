@@ -91,12 +91,15 @@ func newTransport(base *url.URL, o Options) (*http.Transport, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.DialTLSContext = dialTLS(o.Timeout, &tls.Config{
+	// net/http does not look at it, because the dial makes the handshake;
+	// UseCertificate takes it from here.
+	t.TLSClientConfig = &tls.Config{
 		RootCAs:    roots,
 		ServerName: o.ServerName,
 		MinVersion: tls.VersionTLS12,
 		NextProtos: []string{"http/1.1"},
-	})
+	}
+	t.DialTLSContext = dialTLS(o.Timeout, t.TLSClientConfig)
 	return t, nil
 }
 

@@ -3,8 +3,6 @@ package serve
 import (
 	"context"
 	"log/slog"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/baokms/baokms/internal/provider/observe"
@@ -26,18 +24,21 @@ func (p *provider) logStart() {
 	p.log.Info("serve.start", attrs...)
 }
 
-// logUnused says which settings have no effect in this version. They are
-// accepted so that one configuration serves this and later versions.
-func (p *provider) logUnused() {
-	unused := map[string]bool{
-		"server.reportSocketPath":          p.config.Server.ReportSocketPath != "",
-		"logging.debugCorrelation.enabled": p.config.Logging.DebugCorrelation.Enabled,
-	}
-	for _, field := range slices.Sorted(maps.Keys(unused)) {
-		if unused[field] {
-			p.log.Warn("serve.start", slog.String("reason", field+" is set but has no effect in this version"))
-		}
-	}
+// correlate turns debug correlation on, if the configuration says so.
+func (p *provider) correlate() (err error) {
+	d := p.config.Logging.DebugCorrelation
+	p.correlation, err = observe.NewCorrelation(observe.CorrelationOptions{
+		Enabled:    d.Enabled,
+		TTL:        time.Duration(d.TTL),
+		IncidentID: d.IncidentID,
+		Level:      p.config.Logging.Level,
+		Logger:     p.log,
+		Trace: func(ctx context.Context) (context.Context, func() string) {
+			ctx, trace := openbao.WithTrace(ctx)
+			return ctx, trace.RequestID
+		},
+	})
+	return err
 }
 
 // requestObserver counts and logs the requests to OpenBao.
@@ -47,25 +48,28 @@ type requestObserver struct {
 }
 
 // RequestDone is part of openbao.Observer.
-func (o requestObserver) RequestDone(operation, status string, took time.Duration) {
-	o.metrics.RequestDone(operation, status, took)
+func (o requestObserver) RequestDone(ctx context.Context, d openbao.Done) {
+	o.metrics.RequestDone(string(d.Operation), d.Status, d.Took)
 	level := slog.LevelDebug
-	if status != openbao.StatusOK {
+	if d.Status != openbao.StatusOK {
 		level = slog.LevelWarn
 	}
-	if !o.log.Enabled(context.Background(), level) {
+	if !o.log.Enabled(ctx, level) {
 		return
 	}
 	attrs := []slog.Attr{
-		slog.String("operation", operation),
-		slog.Float64("duration_ms", float64(took.Microseconds())/1000),
+		slog.String("operation", string(d.Operation)),
+		slog.Float64("duration_ms", float64(d.Took.Microseconds())/1000),
 	}
-	if status == openbao.StatusOK {
-		attrs = append(attrs, slog.String("status", status))
+	if d.Status == openbao.StatusOK {
+		attrs = append(attrs, slog.String("status", d.Status))
 	} else {
-		attrs = append(attrs, slog.String("status", "failed"), slog.String("error_class", status))
+		attrs = append(attrs, slog.String("status", "failed"), slog.String("error_class", d.Status))
 	}
-	o.log.LogAttrs(context.Background(), level, "openbao.request", attrs...)
+	if d.RequestID != "" {
+		attrs = append(attrs, slog.String("openbao_request_id", d.RequestID))
+	}
+	o.log.LogAttrs(ctx, level, "openbao.request", attrs...)
 }
 
 func (p *provider) logShutdown(err error) {
@@ -76,7 +80,7 @@ func (p *provider) logShutdown(err error) {
 	p.log.Info("serve.shutdown", slog.String("status", "ok"))
 }
 
-func (p *provider) staleRemoved() {
+func (p *provider) staleRemoved(path string) {
 	p.metrics.SocketRestarted()
-	p.log.Info("socket.stale_removed", slog.String("socket", p.config.Server.SocketPath))
+	p.log.Info("socket.stale_removed", slog.String("socket", path))
 }

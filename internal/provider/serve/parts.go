@@ -2,14 +2,14 @@ package serve
 
 import (
 	"context"
-	"errors"
+	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/baokms/baokms/internal/provider/auth"
 	"github.com/baokms/baokms/internal/provider/config"
 	"github.com/baokms/baokms/internal/provider/identity"
 	"github.com/baokms/baokms/internal/provider/kms"
-	"github.com/baokms/baokms/internal/provider/observe"
 	"github.com/baokms/baokms/internal/provider/openbao"
 	"github.com/baokms/baokms/internal/provider/registry"
 	"github.com/baokms/baokms/internal/provider/store"
@@ -25,6 +25,8 @@ type bao struct {
 	conn    *openbao.Conn
 	session *auth.Session
 	transit *transit.Client
+	// loggedIn is set once a token was seen.
+	loggedIn atomic.Bool
 }
 
 // connect makes the way to OpenBao without using it.
@@ -38,23 +40,21 @@ func (p *provider) connect() (*bao, error) {
 		Timeout:        time.Duration(c.OpenBao.Timeout),
 		AllowPlainHTTP: p.o.Dev,
 		MaxConns:       c.Server.MaxConcurrentEncrypt + c.Server.MaxConcurrentDecrypt + probeConns,
+		RequestIDs:     c.Logging.LogOpenBaoRequestIDs && p.log.Enabled(context.Background(), slog.LevelDebug),
 		Observer:       requestObserver{p.metrics.OpenBao(), p.log},
 	})
 	if err != nil {
 		return nil, err
 	}
-	login, err := newLogin(conn, c)
-	if err != nil {
-		conn.Close()
-		return nil, err
-	}
+	login, certificateTTL := p.newLogin(conn)
 	session := auth.NewSession(auth.Options{
-		Login:          login,
-		Window:         time.Duration(c.Auth.LoginBeforeExpiry),
-		LoginTimeout:   time.Duration(c.Auth.LoginTimeout),
-		RequestTimeout: time.Duration(c.OpenBao.Timeout),
-		Logger:         p.log,
-		Observer:       p.metrics,
+		Login:            login,
+		Window:           time.Duration(c.Auth.LoginBeforeExpiry),
+		RenewalIncrement: time.Duration(c.Auth.TokenRenewalIncrement),
+		LoginTimeout:     time.Duration(c.Auth.LoginTimeout),
+		RequestTimeout:   time.Duration(c.OpenBao.Timeout),
+		Logger:           p.log,
+		Observer:         p.metrics,
 	})
 	client, err := transit.New(conn, session, c.Transit.MountPath, c.Transit.KeyName)
 	if err != nil {
@@ -62,12 +62,39 @@ func (p *provider) connect() (*bao, error) {
 		conn.Close()
 		return nil, err
 	}
-	return &bao{conn, session, client}, nil
+	b := &bao{conn: conn, session: session, transit: client}
+	p.metrics.WatchAuth(login.Method(), b.tokenTTL, certificateTTL)
+	p.metrics.WatchBreaker(conn.BreakerState)
+	return b, nil
 }
 
-func newLogin(conn *openbao.Conn, c *config.Config) (auth.Login, error) {
-	if c.Auth.Method != config.MethodJWT {
-		return nil, refuse("auth.method", "names a method that this version does not log in with", "write jwt and give auth.jwt")
+// tokenTTL is how long the token is still used: 0 once one was lost, unknown
+// before the first.
+func (b *bao) tokenTTL() (time.Duration, bool) {
+	left := b.session.Remaining()
+	if left > 0 {
+		b.loggedIn.Store(true)
+	}
+	return left, b.loggedIn.Load()
+}
+
+// newLogin makes the login method that the configuration names, and what tells
+// how long its certificate is still valid: nil for a method without one.
+func (p *provider) newLogin(conn *openbao.Conn) (auth.Login, func() (time.Duration, bool)) {
+	c := p.config
+	if c.Auth.Method == config.MethodCert {
+		cert := auth.NewCert(conn, auth.CertOptions{
+			MountPath:       c.Auth.Cert.MountPath,
+			Name:            c.Auth.Cert.Name,
+			CertificateFile: c.Auth.Cert.CertificateFile,
+			KeyFile:         c.Auth.Cert.KeyFile,
+			MinRemaining:    time.Duration(c.Auth.Cert.MinRemainingTTL),
+			Logger:          p.log,
+		})
+		return cert, func() (time.Duration, bool) {
+			end, known := cert.NotAfter()
+			return max(0, time.Until(end)), known
+		}
 	}
 	j := c.Auth.JWT
 	return auth.NewJWT(conn, auth.JWTOptions{
@@ -80,11 +107,6 @@ func newLogin(conn *openbao.Conn, c *config.Config) (auth.Login, error) {
 		Audience:     j.ExpectedAudience,
 		Subject:      j.ExpectedSubject,
 	}), nil
-}
-
-// refuse is an error about a field that only the running provider can judge.
-func refuse(field, text, fix string) error {
-	return &config.Error{Problems: []config.Problem{{Field: field, Text: text, Fix: fix}}}
 }
 
 func (b *bao) close() {
@@ -127,7 +149,12 @@ func (p *provider) newWatcher(b *bao, s *store.Store) *watch.Watcher {
 
 func (p *provider) newService(b *bao, w *watch.Watcher) (*kms.Service, error) {
 	s := p.config.Server
+	var correlate func(context.Context, string) (context.Context, func() []slog.Attr)
+	if p.correlation != nil {
+		correlate = p.correlation.Correlate
+	}
 	return kms.New(kms.Options{
+		Correlate:     correlate,
 		Views:         &p.board,
 		Transit:       boundTransit{b.transit},
 		Discoverer:    w,
@@ -136,54 +163,4 @@ func (p *provider) newService(b *bao, w *watch.Watcher) (*kms.Service, error) {
 		Caps:          kms.Caps{Status: s.MaxConcurrentStatus, Encrypt: s.MaxConcurrentEncrypt, Decrypt: s.MaxConcurrentDecrypt},
 		PluginVersion: p.o.Build.Version,
 	})
-}
-
-// endpoints are the HTTP listeners that are being served.
-type endpoints []*observe.Server
-
-// serveHTTP starts the metrics and health endpoints: they are up from the
-// beginning and say "starting".
-func (p *provider) serveHTTP(ctx context.Context) (up endpoints, err error) {
-	s := p.config.Server
-	for _, e := range []struct {
-		field, address string
-		serve          func(field, address string) (*observe.Server, error)
-	}{
-		{"server.metricsAddress", s.MetricsAddress, func(field, address string) (*observe.Server, error) {
-			return observe.Serve(ctx, field, address, observe.MetricsHandler(p.metrics))
-		}},
-		{"server.healthAddress", s.HealthAddress, func(field, address string) (*observe.Server, error) {
-			return observe.Serve(ctx, field, address, observe.HealthHandler(&p.board))
-		}},
-	} {
-		if e.address == "" {
-			continue
-		}
-		server, err := e.serve(e.field, e.address)
-		if err != nil {
-			up.shutdown()
-			return nil, err
-		}
-		up = append(up, server)
-		// Ends with the endpoint, which shutdown ends.
-		go p.watchEndpoint(e.field, server)
-	}
-	return up, nil
-}
-
-// watchEndpoint reports an endpoint that ended by itself: a provider that can
-// no longer be watched stops, and its supervisor starts it again.
-func (p *provider) watchEndpoint(field string, server *observe.Server) {
-	<-server.Done()
-	if err := server.Err(); err != nil {
-		p.failed <- errors.New(field + ": the endpoint ended by itself; start the provider again")
-	}
-}
-
-func (e endpoints) shutdown() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	for _, server := range e {
-		_ = server.Shutdown(ctx)
-	}
 }

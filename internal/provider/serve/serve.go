@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"log/slog"
 	"time"
 
@@ -43,7 +44,9 @@ type provider struct {
 	log     *slog.Logger
 	board   status.Board
 	metrics *observe.Metrics
-	failed  chan error // of a listener that ended by itself
+	// correlation is nil unless logging.debugCorrelation is enabled.
+	correlation *observe.Correlation
+	failed      chan error // of a listener that ended by itself
 }
 
 // Run serves until ctx ends, which is a success, or until something fails. A
@@ -56,6 +59,9 @@ func Run(ctx context.Context, o Options) error {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return fmt.Errorf("process: cannot be made non-dumpable: %w; the kernel or a sandbox forbids prctl", err)
 	}
+	// Libraries log what they meet to the standard logger, net/http even the bytes
+	// of an answer that nobody asked for.
+	log.SetOutput(io.Discard)
 	var opts []config.Option
 	if o.Dev {
 		opts = append(opts, config.AllowPlainHTTP)
@@ -64,14 +70,16 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	p := &provider{o: o, config: c, failed: make(chan error, 3)}
+	p := &provider{o: o, config: c, failed: make(chan error, 4)}
 	if p.log, err = observe.NewLogger(o.Logs, c.Logging.Level, c.Logging.Format); err != nil {
 		return err
 	}
 	p.metrics = observe.NewMetrics(o.Build, &p.board)
 	p.logStart()
-	p.logUnused()
-	err = p.run(ctx)
+	if err = p.correlate(); err == nil {
+		defer p.correlation.Close()
+		err = p.run(ctx)
+	}
 	var refused *config.Error
 	if errors.As(err, &refused) {
 		refused.File = o.ConfigPath
@@ -88,16 +96,16 @@ func (p *provider) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 
-	endpoints, err := p.serveHTTP(ctx)
+	gid, err := p.config.Server.SocketGroup.GID()
+	if err != nil {
+		return err
+	}
+	endpoints, err := p.serveHTTP(ctx, gid)
 	if err != nil {
 		return err
 	}
 	defer endpoints.shutdown()
 
-	gid, err := p.config.Server.SocketGroup.GID()
-	if err != nil {
-		return err
-	}
 	state, err := store.Open(p.config.State.Path)
 	if err != nil {
 		return err
@@ -123,7 +131,7 @@ func (p *provider) run(ctx context.Context) error {
 		Path:           p.config.Server.SocketPath,
 		Mode:           p.config.Server.SocketMode.FileMode(),
 		GID:            gid,
-		OnStaleRemoved: p.staleRemoved,
+		OnStaleRemoved: func() { p.staleRemoved(p.config.Server.SocketPath) },
 	})
 	if err != nil {
 		return err

@@ -3,6 +3,8 @@ package serve
 import (
 	"bytes"
 	"errors"
+	"io"
+	"log"
 	"path/filepath"
 	"testing"
 
@@ -18,8 +20,8 @@ func TestNothingIsReadBeforeTheProcessIsClosed(t *testing.T) {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0); err != nil {
 		t.Fatal(err)
 	}
-	var log bytes.Buffer
-	err := Run(t.Context(), Options{ConfigPath: filepath.Join(t.TempDir(), "missing.yaml"), Logs: &log})
+	var logs bytes.Buffer
+	err := Run(t.Context(), Options{ConfigPath: filepath.Join(t.TempDir(), "missing.yaml"), Logs: &logs})
 	var refused *config.Error
 	if !errors.As(err, &refused) {
 		t.Fatalf("error %v, want a *config.Error", err)
@@ -28,7 +30,11 @@ func TestNothingIsReadBeforeTheProcessIsClosed(t *testing.T) {
 	if err != nil || dumpable != 0 {
 		t.Errorf("dumpable %d, error %v; want 0", dumpable, err)
 	}
-	if log.Len() != 0 {
-		t.Errorf("logged without a configuration: %s", log.String())
+	if logs.Len() != 0 {
+		t.Errorf("logged without a configuration: %s", logs.String())
+	}
+	// What libraries say to the standard logger holds what they met.
+	if log.Writer() != io.Discard {
+		t.Error("the standard logger prints")
 	}
 }

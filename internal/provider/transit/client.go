@@ -16,8 +16,11 @@ type TokenSource interface {
 	// Token returns a token that is valid as far as anyone knows, waiting for a
 	// login as long as ctx allows.
 	Token(ctx context.Context) (openbao.Secret, error)
-	// Discard is told of a token that OpenBao rejected.
-	Discard(token openbao.Secret)
+	// Replace is told of a token that OpenBao rejected, with 401 or 403, and
+	// returns another one, waiting for a login as long as ctx allows. It fails at
+	// once, with fault.RecoveryDelayed or a failed login's cause, while there may
+	// be no other.
+	Replace(ctx context.Context, rejected openbao.Secret) (openbao.Secret, error)
 }
 
 // Binding is the part of a snapshot's identity that goes to Transit.
@@ -35,7 +38,7 @@ type Client struct {
 	conn   *openbao.Conn
 	tokens TokenSource
 
-	metadata, upsert, encrypt, decrypt *openbao.Endpoint
+	metadata, upsert, encrypt, decrypt endpoint
 }
 
 // New returns a client of transit.keyName in transit.mountPath. It sends
@@ -46,7 +49,7 @@ func New(conn *openbao.Conn, tokens TokenSource, mountPath, keyName string) (*Cl
 	}
 	c := &Client{conn: conn, tokens: tokens}
 	for _, e := range []struct {
-		endpoint **openbao.Endpoint
+		endpoint *endpoint
 		op       openbao.Operation
 		method   string
 		path     []string
@@ -56,53 +59,13 @@ func New(conn *openbao.Conn, tokens TokenSource, mountPath, keyName string) (*Cl
 		{&c.encrypt, openbao.Encrypt, http.MethodPost, []string{mountPath, "encrypt", keyName}},
 		{&c.decrypt, openbao.Decrypt, http.MethodPost, []string{mountPath, "decrypt", keyName}},
 	} {
-		endpoint, err := conn.Endpoint(e.op, e.method, e.path...)
+		target, err := conn.Endpoint(e.op, e.method, e.path...)
 		if err != nil {
 			return nil, err
 		}
-		*e.endpoint = endpoint
+		e.endpoint.Endpoint, e.endpoint.op = target, e.op
 	}
 	return c, nil
-}
-
-// call makes one request with the shared token. If OpenBao rejects the token,
-// the token is discarded and the call repeated once with another: the only
-// retry that there is (design: openbao, auth). body may be nil; it is called
-// once for each request.
-func (c *Client) call(ctx context.Context, e *openbao.Endpoint, body func() *openbao.Buffer) (*openbao.Buffer, error) {
-	answer, token, err := c.once(ctx, e, body)
-	if token.IsZero() || fault.CauseOf(err) != fault.Unauthenticated {
-		return answer, err
-	}
-	c.tokens.Discard(token)
-	answer, _, err = c.once(ctx, e, body)
-	return answer, denied(err)
-}
-
-// once returns the token that the request was sent with, the zero Secret if
-// there was none to send it with.
-func (c *Client) once(ctx context.Context, e *openbao.Endpoint, body func() *openbao.Buffer) (*openbao.Buffer, openbao.Secret, error) {
-	token, err := c.tokens.Token(ctx)
-	if err != nil {
-		return nil, openbao.Secret{}, err
-	}
-	var b *openbao.Buffer
-	if body != nil {
-		b = body()
-	}
-	answer, err := c.conn.Call(ctx, e, token, b)
-	return answer, token, err
-}
-
-// denied turns a 403 under a fresh token into a denial by policy.
-func denied(err error) error {
-	var f *fault.Error
-	if !errors.As(err, &f) || f.Cause != fault.Unauthenticated || f.HTTPStatus != http.StatusForbidden {
-		return err
-	}
-	d := fault.New(fault.PolicyDenied, f.Op, "compare the role's policy with the output of `bao-kms-provider policy openbao`")
-	d.HTTPStatus = f.HTTPStatus
-	return d
 }
 
 // nonsense is an answer that cannot be right.

@@ -2,11 +2,9 @@ package transit
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/baokms/baokms/internal/provider/fault"
@@ -103,67 +101,6 @@ func TestBadArgumentsReachNobody(t *testing.T) {
 	}
 	if len(p.list) != 0 {
 		t.Errorf("the server saw %q", p.list)
-	}
-}
-
-// rejecting answers with a status for the first tokens, and well for later ones.
-func rejecting(t *testing.T, source *tokens, status, rejected int, requests *atomic.Int32) *Client {
-	t.Helper()
-	good := &wire{}
-	return peer(t, source, func(w http.ResponseWriter, r *http.Request) {
-		requests.Add(1)
-		var n int
-		if _, err := fmt.Sscanf(r.Header.Get("X-Vault-Token"), "hvs.CANARY-%d", &n); err != nil {
-			t.Errorf("the token is %q", r.Header.Get("X-Vault-Token"))
-		}
-		if n <= rejected {
-			w.WriteHeader(status)
-			_, _ = io.WriteString(w, `{"errors":["permission denied CANARY"]}`)
-			return
-		}
-		good.serve(w, r)
-	})
-}
-
-// The one retry that there is.
-func TestRecovery(t *testing.T) {
-	for name, call := range calls {
-		for _, c := range []struct {
-			status, tokens, rejected int
-			cause                    fault.Cause
-			text                     string
-			requests, discarded      int
-		}{
-			{403, 2, 0, fault.None, "", 1, 0},
-			{403, 2, 1, fault.None, "", 2, 1},
-			{401, 2, 1, fault.None, "", 2, 1},
-			// A denial under the fresh token leaves that token in use.
-			{403, 3, 2, fault.PolicyDenied, "policy openbao", 2, 1},
-			{401, 3, 2, fault.Unauthenticated, "HTTP 401", 2, 1},
-			{403, 1, 1, fault.RecoveryDelayed, "wait", 1, 1},
-			{403, 0, 0, fault.RecoveryDelayed, "wait", 0, 0},
-			{503, 2, 1, fault.Sealed, "unseal", 1, 0},
-			{500, 2, 1, fault.Unavailable, "HTTP 500", 1, 0},
-			{429, 2, 1, fault.RateLimited, "quota", 1, 0},
-			{404, 2, 1, fault.KeyMissing, "HTTP 404", 1, 0},
-		} {
-			t.Run(fmt.Sprintf("%s/%d/%d of %d", name, c.status, c.rejected, c.tokens), func(t *testing.T) {
-				source := newTokens(c.tokens)
-				var requests atomic.Int32
-				err := call(t.Context(), rejecting(t, source, c.status, c.rejected, &requests))
-				if c.cause == fault.None {
-					if err != nil {
-						t.Errorf("failed: %v", err)
-					}
-				} else {
-					assertFault(t, err, c.cause, c.text)
-				}
-				if int(requests.Load()) != c.requests || source.discarded != c.discarded {
-					t.Errorf("%d requests and %d discarded tokens, want %d and %d",
-						requests.Load(), source.discarded, c.requests, c.discarded)
-				}
-			})
-		}
 	}
 }
 

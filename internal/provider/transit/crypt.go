@@ -33,7 +33,7 @@ func (c *Client) Encrypt(ctx context.Context, k Binding, plaintext []byte) ([]by
 	if len(plaintext) == 0 {
 		return nil, fault.New(fault.FieldInvalid, openbao.Encrypt.Words(), "there is no plaintext")
 	}
-	answer, err := c.call(ctx, c.encrypt, func() *openbao.Buffer { return encryptBody(k, plaintext) })
+	answer, err := c.call(ctx, &c.encrypt, func() *openbao.Buffer { return encryptBody(k, plaintext) })
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +109,7 @@ func (c *Client) Decrypt(ctx context.Context, k Binding, ciphertext []byte) ([]b
 	if len(ciphertext) == 0 || !isCiphertext(ciphertext) {
 		return nil, fault.New(fault.CiphertextRefused, openbao.Decrypt.Words(), "it is not in Transit's form")
 	}
-	answer, err := c.call(ctx, c.decrypt, func() *openbao.Buffer { return decryptBody(k, ciphertext) })
+	answer, err := c.call(ctx, &c.decrypt, func() *openbao.Buffer { return decryptBody(k, ciphertext) })
 	if err != nil {
 		return nil, err
 	}

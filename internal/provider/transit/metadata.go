@@ -34,7 +34,7 @@ type Key struct {
 // ReadKey reads the key's metadata. A missing or contradictory field is
 // fault.AnswerInvalid, and the error names it.
 func (c *Client) ReadKey(ctx context.Context) (Key, error) {
-	answer, err := c.call(ctx, c.metadata, nil)
+	answer, err := c.call(ctx, &c.metadata, nil)
 	if err != nil {
 		return Key{}, err
 	}
@@ -45,7 +45,7 @@ func (c *Client) ReadKey(ctx context.Context) (Key, error) {
 // ReadUpsertDisabled reads whether the mount refuses to create a key on the
 // first encryption. An answer that does not say so is an error.
 func (c *Client) ReadUpsertDisabled(ctx context.Context) (bool, error) {
-	answer, err := c.call(ctx, c.upsert, nil)
+	answer, err := c.call(ctx, &c.upsert, nil)
 	if err != nil {
 		return false, err
 	}

@@ -55,22 +55,31 @@ func (b binding) AssociatedDataBase64() string { return b.aad }
 
 var three = binding{3, base64.StdEncoding.EncodeToString([]byte(`{"aad_version":"v1"}`))}
 
-// tokens is a TokenSource: each discarded token is followed by the next of the
-// list, and no token by errDelayed.
+// tokens is a TokenSource: each rejected token is followed by the next of the
+// list. After the last, errDelayed: that token stays in use, as *auth.Session
+// does it.
 type tokens struct {
-	mu        sync.Mutex
-	list      []openbao.Secret
-	discarded int
+	mu       sync.Mutex
+	list     []openbao.Secret
+	replaced int
+	failure  error // of Replace, nil for none but errDelayed
 }
 
 var errDelayed = fault.New(fault.RecoveryDelayed, "get an OpenBao token", "wait")
 
 func newTokens(n int) *tokens {
 	s := &tokens{}
-	for i := range n {
-		s.list = append(s.list, openbao.NewSecret(fmt.Sprintf("hvs.CANARY-%d", i+1)))
-	}
+	s.add(n)
 	return s
+}
+
+// add appends tokens: "hvs.CANARY-1" and so on.
+func (s *tokens) add(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for range n {
+		s.list = append(s.list, openbao.NewSecret(fmt.Sprintf("hvs.CANARY-%d", s.replaced+len(s.list)+1)))
+	}
 }
 
 func (s *tokens) Token(context.Context) (openbao.Secret, error) {
@@ -82,13 +91,22 @@ func (s *tokens) Token(context.Context) (openbao.Secret, error) {
 	return s.list[0], nil
 }
 
-func (s *tokens) Discard(token openbao.Secret) {
+func (s *tokens) Replace(_ context.Context, rejected openbao.Secret) (openbao.Secret, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.list) > 0 && s.list[0] == token {
-		s.list = s.list[1:]
-		s.discarded++
+	switch {
+	case s.failure != nil:
+		return openbao.Secret{}, s.failure
+	case len(s.list) == 0:
+		return openbao.Secret{}, errDelayed
+	case s.list[0] != rejected:
+		return s.list[0], nil
+	case len(s.list) == 1:
+		return openbao.Secret{}, errDelayed
 	}
+	s.list = s.list[1:]
+	s.replaced++
+	return s.list[0], nil
 }
 
 // peer starts a scripted OpenBao and returns a client of the canary key.
