@@ -103,10 +103,37 @@ var outageAnswers = []struct {
 	{"stopped", Stopped, fault.ConnectionFailed, fault.ConnectionFailed, "metadata_read_failed"},
 	// To encrypt with a key that does not exist is to create it for OpenBao, and that the policy denies.
 	{"key deleted", KeyDeleted, fault.PolicyDenied, fault.KeyMissing, "metadata_read_failed"},
-	// After the one retry the next token is discarded too, and a new login has to wait.
-	{"policy narrowed", PolicyNarrowed, fault.PolicyDenied, fault.RecoveryDelayed, "auth_failed"},
 	{"login refused", LoginRefused, fault.LoginRejected, fault.LoginRejected, "auth_failed"},
 	{"rate limited", RateLimited, fault.RateLimited, fault.RateLimited, "metadata_read_failed"},
+}
+
+// narrowedPolicy: what is denied stops, each request once under a fresh token and then without a word to OpenBao; what is allowed goes on.
+func narrowedPolicy(t *testing.T, s *subject) {
+	f := s.freshSubject(t, Settings{})
+	r := f.encrypt(t, plaintextOf(32))
+	if err := f.Break(limited(t), PolicyNarrowed); err != nil {
+		t.Fatal(err)
+	}
+	f.refusesEncrypt(t, fault.PolicyDenied)
+	decrypt := func(want fault.Cause) {
+		t.Helper()
+		_, err := f.kms.Decrypt(limited(t), decryptRequest(r))
+		f.refused(t, err, want)
+	}
+	// The recovery has just been, so another has to wait. OpenBao's own word says that it is the policy.
+	decrypt(fault.DenialDelayed)
+	paths := f.requests(t, func() {
+		f.refusesEncrypt(t, fault.DenialDelayed)
+		decrypt(fault.DenialDelayed)
+	})
+	if len(paths) != 0 {
+		t.Errorf("OpenBao saw %q while nothing may be sent", paths)
+	}
+	unknown := decryptRequest(r)
+	unknown.KeyId = unknownID
+	_, err := f.kms.Decrypt(limited(t), unknown)
+	f.refused(t, err, fault.KeyIDUnknown)
+	f.status(t)
 }
 
 func outages(t *testing.T, s *subject) {

@@ -76,6 +76,7 @@ var cases = []testCase{
 	{"an unhealthy provider decrypts only", unhealthyProvider, []*capability{contract, fresh, allowUpsert}},
 	{"a revoked token is replaced", revokedToken, []*capability{contract, seen, fresh, revokeTokens}},
 	{"outages", outages, []*capability{contract, fresh, breaking}},
+	{"a policy that was narrowed stops what it denies and nothing else", narrowedPolicy, []*capability{contract, seen, fresh, breaking}},
 	{"wrong answers of OpenBao", wrongAnswers, []*capability{contract, answer}},
 	{"caps on active calls", caps, []*capability{contract, fresh, hold}},
 	{"the caller's deadline and cancellation", callerGone, []*capability{contract, fresh, hold, metrics}},

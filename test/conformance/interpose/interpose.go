@@ -40,8 +40,9 @@ type Proxy struct {
 	// ended is closed first when the test ends: what is held then goes on.
 	ended chan struct{}
 
-	mu    sync.Mutex
-	rules []*rule
+	mu       sync.Mutex
+	rules    []*rule
+	observer func(r *http.Request, body []byte)
 }
 
 // rule is one exception from passing on.
@@ -90,7 +91,14 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return
 	}
+	p.mu.Lock()
+	observer := p.observer
+	p.mu.Unlock()
+	if observer != nil {
+		observer(r, body)
+	}
 	pass := func() { p.pass(w, r, body) }
+	r.Body = io.NopCloser(bytes.NewReader(body))
 	if rule := p.take(r.URL.Path); rule != nil {
 		rule.serve(w, r, pass)
 		return
@@ -144,6 +152,24 @@ func (p *Proxy) add(r *rule) {
 // newest rule for a path wins.
 func (p *Proxy) Handle(part string, times int, h http.HandlerFunc) {
 	p.add(&rule{part: part, left: times, serve: func(w http.ResponseWriter, r *http.Request, _ func()) { h(w, r) }})
+}
+
+// Override lets h answer every request whose path contains part until end is called.
+func (p *Proxy) Override(part string, h http.HandlerFunc) (end func()) {
+	r := &rule{part: part, left: -1, serve: func(w http.ResponseWriter, r *http.Request, _ func()) { h(w, r) }}
+	p.add(r)
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		r.left = 0
+	}
+}
+
+// Observe lets a test see every request from now on before anything is done with it. It must not change it or keep the body.
+func (p *Proxy) Observe(observer func(r *http.Request, body []byte)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.observer = observer
 }
 
 // Answer answers the next requests whose path contains part with a status and a body, as Handle does.
