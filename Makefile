@@ -29,12 +29,16 @@ build: ## Build bin/bao-kms-provider
 servers: ## Build the real servers for tests: kube-apiserver, etcd, Transit
 	@go run ./test/servers/build
 
+.PHONY: tools
+tools: ## Unpack promtool and Prometheus, which check the alerts
+	@test/deploy/tools.sh
+
 .PHONY: demo
 demo: build servers ## Watch a Secret being encrypted (DEMO_KEEP=1 leaves it running)
 	@go run ./test/demo
 
 .PHONY: test
-test: build servers verify ## Everything that CI runs
+test: build servers tools verify ## Everything that CI runs
 	go test -race -timeout 20m ./cmd/... ./internal/...
 	test/fuzz.sh 4000x
 	go test -timeout 30m -p 1 ./test/...

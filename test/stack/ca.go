@@ -1,9 +1,11 @@
 package stack
 
 import (
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -94,6 +96,10 @@ func (ca *CA) Issue(name string, r CertRequest) (Pair, error) {
 	if err != nil {
 		return Pair{}, fmt.Errorf("making the key of certificate %s: %w", name, err)
 	}
+	// As real authorities do. OpenBao binds a token to it.
+	if template.SubjectKeyId, err = keyID(key.Public()); err != nil {
+		return Pair{}, err
+	}
 	der, err := x509.CreateCertificate(rand.Reader, template, ca.cert, key.Public(), ca.key)
 	if err != nil {
 		return Pair{}, fmt.Errorf("signing certificate %s: %w", name, err)
@@ -106,6 +112,16 @@ func (ca *CA) Issue(name string, r CertRequest) (Pair, error) {
 		return Pair{}, err
 	}
 	return pair, writePEM(pair.CertFile, "CERTIFICATE", der)
+}
+
+// keyID names a public key in certificates.
+func keyID(key crypto.PublicKey) ([]byte, error) {
+	der, err := x509.MarshalPKIXPublicKey(key)
+	if err != nil {
+		return nil, fmt.Errorf("encoding a certificate's public key: %w", err)
+	}
+	sum := sha256.Sum256(der)
+	return sum[:20], nil
 }
 
 // once issues a certificate unless one of that name is there.

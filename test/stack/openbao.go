@@ -28,13 +28,17 @@ func defaultStorage(openBao bool) Storage {
 	return StorageFile
 }
 
-// serverConfig is the configuration file of one Transit server, in the JSON form that both read.
-func serverConfig(dir string, storage Storage, openBao bool, ports []int, tls Pair) ([]byte, error) {
-	store := map[string]any{"path": filepath.Join(dir, "data")}
+// serverConfig is the configuration file of the server, in the JSON form that both read.
+func (t *Transit) serverConfig(tls Pair) ([]byte, error) {
+	storage, ports := t.options.Storage, t.ports
+	store := map[string]any{"path": filepath.Join(t.options.Dir, "data")}
 	if storage == StorageRaft {
-		store["node_id"] = "node-1"
+		store["node_id"] = t.nodeID
 		// 1 is the quickest election; the default of 5 waits for slow networks.
 		store["performance_multiplier"] = "1"
+		// How often the leader looks whether a server that joined may vote; the default of 10 s is for clusters that live for years.
+		store["autopilot_reconcile_interval"] = "200ms"
+		store["autopilot_update_interval"] = "200ms"
 	}
 	config := map[string]any{
 		"storage": map[string]any{string(storage): store},
@@ -50,7 +54,7 @@ func serverConfig(dir string, storage Storage, openBao bool, ports []int, tls Pa
 		// Locking memory needs a privilege that tests do not have. OpenBao no longer locks, and ignores it.
 		"disable_mlock": true,
 	}
-	if openBao {
+	if t.openBao {
 		// Since 2.4 audit devices come from the configuration file unless this allows the API to add them; older ones ignore it.
 		config["unsafe_allow_api_audit_creation"] = true
 	}

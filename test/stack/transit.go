@@ -11,6 +11,9 @@ import (
 	"sync"
 )
 
+// logFile, in a server's directory, gets all that it prints.
+const logFile = "transit.log"
+
 // TransitServerName is the name in Transit's certificate, beside localhost and the loopback addresses.
 const TransitServerName = "openbao.stack.test"
 
@@ -42,18 +45,21 @@ type TransitOptions struct {
 type Transit struct {
 	options TransitOptions
 	openBao bool
-	ports   []int
-	issuer  *Issuer
-	root    *Client
+	// nodeID is the server's name in its raft cluster, which clustered says it shares with others: it is then fine as a standby too.
+	nodeID    string
+	clustered bool
+	ports     []int
+	issuer    *Issuer
 	// unsealKey is the one key share, base64.
 	unsealKey string
+	// role and audit are one for all servers of a cluster.
+	role  *jwtRole
+	audit *auditLog
 
 	// mu guards what follows.
 	mu   sync.Mutex
 	proc *Process
-	role map[string]any
-	// audit is how far the audit file has been read, and what was in it.
-	audit auditLog
+	root *Client
 }
 
 // StartTransit starts a new server in Dir, which must not hold an older one, initialises it with one key share, unseals it and sets it
@@ -114,9 +120,11 @@ func newTransit(o TransitOptions) (*Transit, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Transit{options: o, openBao: openBao, issuer: issuer, role: defaultRole()}
-	t.audit.file = filepath.Join(o.Dir, "audit.log")
-	return t, nil
+	return &Transit{
+		options: o, openBao: openBao, nodeID: "node-1", issuer: issuer,
+		role:  &jwtRole{fields: defaultRole()},
+		audit: &auditLog{file: filepath.Join(o.Dir, "audit.log")},
+	}, nil
 }
 
 func or[T comparable](v, fallback T) T {
@@ -129,11 +137,11 @@ func or[T comparable](v, fallback T) T {
 
 // launch runs the server on its ports and waits until it answers; whether it is sealed does not matter.
 func (t *Transit) launch(ctx context.Context) error {
-	pair, err := t.options.CA.server("transit", TransitServerName)
+	pair, err := t.options.CA.server("transit-"+t.nodeID, TransitServerName)
 	if err != nil {
 		return err
 	}
-	raw, err := serverConfig(t.options.Dir, t.options.Storage, t.openBao, t.ports, pair)
+	raw, err := t.serverConfig(pair)
 	if err != nil {
 		return err
 	}
@@ -142,17 +150,18 @@ func (t *Transit) launch(ctx context.Context) error {
 		return err
 	}
 	c := serverCommand(t.options.Binary, configFile)
-	c.logFile = filepath.Join(t.options.Dir, "transit.log")
+	c.logFile = filepath.Join(t.options.Dir, logFile)
 	p, err := launch(c)
 	if err != nil {
 		return err
 	}
+	t.mu.Lock()
 	token := ""
 	if t.root != nil {
 		token = t.root.token
+		t.root.http.CloseIdleConnections()
 	}
 	t.root = &Client{base: t.Address(), token: token, http: newHTTPClient(t.options.CA, TransitServerName)}
-	t.mu.Lock()
 	t.proc = p
 	t.mu.Unlock()
 	err = until(ctx, p, "Transit answers", func(ctx context.Context) error {
@@ -167,7 +176,7 @@ func (t *Transit) launch(ctx context.Context) error {
 
 // health is the status of sys/health: 200 active, 429 standby, 501 not initialised, 503 sealed.
 func (t *Transit) health(ctx context.Context) (int, error) {
-	err := t.root.With("").Do(ctx, http.MethodGet, "sys/health", nil, nil)
+	err := t.Root().With("").Do(ctx, http.MethodGet, "sys/health", nil, nil)
 	var said *APIError
 	if errors.As(err, &said) {
 		return said.Status, nil
@@ -181,25 +190,27 @@ func (t *Transit) initialise(ctx context.Context) error {
 		RootToken string   `json:"root_token"`
 	}
 	in := map[string]any{"secret_shares": 1, "secret_threshold": 1}
-	if err := t.root.Do(ctx, http.MethodPut, "sys/init", in, &answer); err != nil {
+	if err := t.Root().Do(ctx, http.MethodPut, "sys/init", in, &answer); err != nil {
 		return fmt.Errorf("initialising Transit: %w", err)
 	}
 	if len(answer.Keys) != 1 || answer.RootToken == "" {
 		return errors.New("initialising Transit: the answer has no key share or no root token")
 	}
 	t.unsealKey = answer.Keys[0]
+	t.mu.Lock()
 	t.root = t.root.With(answer.RootToken)
+	t.mu.Unlock()
 	return nil
 }
 
-// Unseal unseals the server and waits until it is active.
+// Unseal unseals the server and waits until it is active, or a standby where it belongs to a cluster.
 func (t *Transit) Unseal(ctx context.Context) error {
-	if err := t.root.Do(ctx, http.MethodPut, "sys/unseal", map[string]any{"key": t.unsealKey}, nil); err != nil {
+	if err := t.Root().Do(ctx, http.MethodPut, "sys/unseal", map[string]any{"key": t.unsealKey}, nil); err != nil {
 		return fmt.Errorf("unsealing Transit: %w", err)
 	}
 	return until(ctx, t.process(), "Transit is active", func(ctx context.Context) error {
 		status, err := t.health(ctx)
-		if err == nil && status != http.StatusOK {
+		if err == nil && status != http.StatusOK && (!t.clustered || status != http.StatusTooManyRequests) {
 			err = fmt.Errorf("sys/health answers %d", status)
 		}
 		return err
@@ -208,7 +219,7 @@ func (t *Transit) Unseal(ctx context.Context) error {
 
 // Seal seals the server: every call is then answered with 503.
 func (t *Transit) Seal(ctx context.Context) error {
-	if err := t.root.Do(ctx, http.MethodPut, "sys/seal", nil, nil); err != nil {
+	if err := t.Root().Do(ctx, http.MethodPut, "sys/seal", nil, nil); err != nil {
 		return fmt.Errorf("sealing Transit: %w", err)
 	}
 	return until(ctx, t.process(), "Transit is sealed", func(ctx context.Context) error {
@@ -232,6 +243,16 @@ func (t *Transit) StartSealed(ctx context.Context) error {
 		return errors.New("starting Transit again: it is still running")
 	}
 	return t.launch(ctx)
+}
+
+// RestartWithCA is Restart with a certificate that another CA has issued, as when somebody else's server answers at the address. CAFile
+// and CA name the new CA then.
+func (t *Transit) RestartWithCA(ctx context.Context, ca *CA) error {
+	if err := t.Stop(); err != nil {
+		return err
+	}
+	t.options.CA = ca
+	return t.Restart(ctx)
 }
 
 // Restart stops the server when it runs, starts it again on the same port with the same data, and unseals it.
@@ -270,7 +291,11 @@ func (t *Transit) Mount() string { return t.options.Mount }
 func (t *Transit) Key() string { return t.options.Key }
 
 // Root is a client with the root token, to administer the server. Nothing under test may use it.
-func (t *Transit) Root() *Client { return t.root }
+func (t *Transit) Root() *Client {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.root
+}
 
 // Client is a client without a token that shows these certificates, for a login by certificate.
 func (t *Transit) Client(certificates ...tls.Certificate) *Client {

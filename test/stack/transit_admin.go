@@ -27,7 +27,7 @@ type KeyInfo struct {
 // ReadKey reads a key of the Transit mount.
 func (t *Transit) ReadKey(ctx context.Context, key string) (KeyInfo, error) {
 	var raw json.RawMessage
-	if err := t.root.data(ctx, http.MethodGet, t.options.Mount+"/keys/"+key, nil, &raw); err != nil {
+	if err := t.Root().data(ctx, http.MethodGet, t.options.Mount+"/keys/"+key, nil, &raw); err != nil {
 		return KeyInfo{}, fmt.Errorf("reading a Transit key: %w", err)
 	}
 	var answer struct {
@@ -75,7 +75,7 @@ func creationTime(value json.RawMessage) (time.Time, error) {
 
 // CreateKey makes a key on the Transit mount with parameters such as type, derived or exportable.
 func (t *Transit) CreateKey(ctx context.Context, key string, parameters map[string]any) error {
-	if err := t.root.Do(ctx, http.MethodPost, t.options.Mount+"/keys/"+key, parameters, nil); err != nil {
+	if err := t.Root().Do(ctx, http.MethodPost, t.options.Mount+"/keys/"+key, parameters, nil); err != nil {
 		return fmt.Errorf("creating a Transit key: %w", err)
 	}
 	return nil
@@ -83,7 +83,7 @@ func (t *Transit) CreateKey(ctx context.Context, key string, parameters map[stri
 
 // ConfigureKey changes a key's configuration, such as min_decryption_version, min_encryption_version, deletion_allowed or exportable.
 func (t *Transit) ConfigureKey(ctx context.Context, key string, fields map[string]any) error {
-	if err := t.root.Do(ctx, http.MethodPost, t.options.Mount+"/keys/"+key+"/config", fields, nil); err != nil {
+	if err := t.Root().Do(ctx, http.MethodPost, t.options.Mount+"/keys/"+key+"/config", fields, nil); err != nil {
 		return fmt.Errorf("configuring a Transit key: %w", err)
 	}
 	return nil
@@ -94,7 +94,7 @@ func (t *Transit) DeleteKey(ctx context.Context, key string) error {
 	if err := t.ConfigureKey(ctx, key, map[string]any{"deletion_allowed": true}); err != nil {
 		return err
 	}
-	if err := t.root.Do(ctx, http.MethodDelete, t.options.Mount+"/keys/"+key, nil, nil); err != nil {
+	if err := t.Root().Do(ctx, http.MethodDelete, t.options.Mount+"/keys/"+key, nil, nil); err != nil {
 		return fmt.Errorf("deleting a Transit key: %w", err)
 	}
 	return nil
@@ -102,7 +102,7 @@ func (t *Transit) DeleteKey(ctx context.Context, key string) error {
 
 // Rotate makes a new version of a key and returns its number.
 func (t *Transit) Rotate(ctx context.Context, key string) (int, error) {
-	if err := t.root.Do(ctx, http.MethodPost, t.options.Mount+"/keys/"+key+"/rotate", nil, nil); err != nil {
+	if err := t.Root().Do(ctx, http.MethodPost, t.options.Mount+"/keys/"+key+"/rotate", nil, nil); err != nil {
 		return 0, fmt.Errorf("rotating a Transit key: %w", err)
 	}
 	info, err := t.ReadKey(ctx, key)
@@ -112,7 +112,7 @@ func (t *Transit) Rotate(ctx context.Context, key string) (int, error) {
 // AllowUpsert says whether encrypting with a key that does not exist makes it: the mount's disable_upsert, negated.
 func (t *Transit) AllowUpsert(ctx context.Context, allowed bool) error {
 	in := map[string]any{"disable_upsert": !allowed}
-	if err := t.root.Do(ctx, http.MethodPost, t.options.Mount+"/config/keys", in, nil); err != nil {
+	if err := t.Root().Do(ctx, http.MethodPost, t.options.Mount+"/config/keys", in, nil); err != nil {
 		return fmt.Errorf("configuring the Transit mount: %w", err)
 	}
 	return nil
@@ -121,7 +121,7 @@ func (t *Transit) AllowUpsert(ctx context.Context, allowed bool) error {
 // WritePolicy writes a policy; PolicyName is the one that logins get, and a change holds for tokens that are out already.
 func (t *Transit) WritePolicy(ctx context.Context, name, text string) error {
 	in := map[string]any{"policy": text}
-	if err := t.root.Do(ctx, http.MethodPut, "sys/policies/acl/"+name, in, nil); err != nil {
+	if err := t.Root().Do(ctx, http.MethodPut, "sys/policies/acl/"+name, in, nil); err != nil {
 		return fmt.Errorf("writing a policy: %w", err)
 	}
 	return nil
@@ -130,7 +130,7 @@ func (t *Transit) WritePolicy(ctx context.Context, name, text string) error {
 // RevokeAccessor revokes the token with that accessor.
 func (t *Transit) RevokeAccessor(ctx context.Context, accessor string) error {
 	in := map[string]any{"accessor": accessor}
-	if err := t.root.Do(ctx, http.MethodPost, "auth/token/revoke-accessor", in, nil); err != nil {
+	if err := t.Root().Do(ctx, http.MethodPost, "auth/token/revoke-accessor", in, nil); err != nil {
 		return fmt.Errorf("revoking a token: %w", err)
 	}
 	return nil
@@ -142,7 +142,7 @@ func (t *Transit) RevokeLogins(ctx context.Context) (int, error) {
 	var list struct {
 		Keys []string `json:"keys"`
 	}
-	if err := t.root.data(ctx, "LIST", "auth/token/accessors", nil, &list); err != nil {
+	if err := t.Root().data(ctx, "LIST", "auth/token/accessors", nil, &list); err != nil {
 		return 0, fmt.Errorf("listing the tokens: %w", err)
 	}
 	revoked := 0
@@ -151,7 +151,7 @@ func (t *Transit) RevokeLogins(ctx context.Context) (int, error) {
 			Path string `json:"path"`
 		}
 		in := map[string]any{"accessor": accessor}
-		if err := t.root.data(ctx, http.MethodPost, "auth/token/lookup-accessor", in, &token); err != nil {
+		if err := t.Root().data(ctx, http.MethodPost, "auth/token/lookup-accessor", in, &token); err != nil {
 			// It may have ended since the list was made.
 			continue
 		}
@@ -170,7 +170,7 @@ func (t *Transit) RevokeLogins(ctx context.Context) (int, error) {
 // UnlimitRate. OpenBao's own paths under sys/ that are needed to lift the limit are exempt.
 func (t *Transit) LimitRate(ctx context.Context, name, path string, perSecond float64) error {
 	in := map[string]any{"path": path, "rate": perSecond, "interval": "1s"}
-	if err := t.root.Do(ctx, http.MethodPost, "sys/quotas/rate-limit/"+name, in, nil); err != nil {
+	if err := t.Root().Do(ctx, http.MethodPost, "sys/quotas/rate-limit/"+name, in, nil); err != nil {
 		return fmt.Errorf("adding a rate limit: %w", err)
 	}
 	return nil
@@ -178,7 +178,7 @@ func (t *Transit) LimitRate(ctx context.Context, name, path string, perSecond fl
 
 // UnlimitRate removes a limit.
 func (t *Transit) UnlimitRate(ctx context.Context, name string) error {
-	if err := t.root.Do(ctx, http.MethodDelete, "sys/quotas/rate-limit/"+name, nil, nil); err != nil {
+	if err := t.Root().Do(ctx, http.MethodDelete, "sys/quotas/rate-limit/"+name, nil, nil); err != nil {
 		return fmt.Errorf("removing a rate limit: %w", err)
 	}
 	return nil

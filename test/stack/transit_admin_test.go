@@ -116,15 +116,24 @@ func TestTransitCertificateLogin(t *testing.T) {
 	if err := s.EnableCertLogin(t.Context(), clients); err != nil {
 		t.Fatal(err)
 	}
+	newcomers := stacktest.CA(t)
 	for _, c := range []struct {
 		name    string
 		ca      *stack.CA
+		trust   *stack.CA
 		refused bool
 	}{
-		{"trusted", clients, false},
-		{"of another CA", strangers, true},
+		{"trusted", clients, nil, false},
+		{"of another CA", strangers, nil, true},
+		{"of a CA that the role trusts now", newcomers, newcomers, false},
+		{"of the CA that it trusted before", clients, nil, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			if c.trust != nil {
+				if err := s.UpdateCertRole(t.Context(), c.trust, map[string]any{"token_ttl": "90s"}); err != nil {
+					t.Fatal(err)
+				}
+			}
 			pair, err := c.ca.Issue("node", stack.CertRequest{CommonName: "node-a"})
 			if err != nil {
 				t.Fatal(err)
@@ -133,7 +142,15 @@ func TestTransitCertificateLogin(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			err = s.Client(certificate).Do(t.Context(), http.MethodPost, stack.CertMount+"/login", map[string]any{"name": stack.JWTRole}, nil)
+			var answer struct {
+				Auth struct {
+					Lease int `json:"lease_duration"`
+				} `json:"auth"`
+			}
+			err = s.Client(certificate).Do(t.Context(), http.MethodPost, stack.CertMount+"/login", map[string]any{"name": stack.JWTRole}, &answer)
+			if c.trust != nil && answer.Auth.Lease != 90 {
+				t.Errorf("the token lives %d s, want the role's 90", answer.Auth.Lease)
+			}
 			// Which refusal it is depends on the server: 400 or 403.
 			if refused := status(err) == http.StatusBadRequest || status(err) == http.StatusForbidden; refused != c.refused || (!refused && err != nil) {
 				t.Errorf("login: %v, want it refused: %v", err, c.refused)

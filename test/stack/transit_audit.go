@@ -9,7 +9,9 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
+	"sync"
 )
 
 // Audited is one request that the server saw, from its audit log: what was asked, never what with.
@@ -24,16 +26,19 @@ type Audited struct {
 	Error string
 }
 
-// auditLog is the part of the audit file that has been read.
+// auditLog is the part of the audit file that has been read. All servers of a cluster write one file.
 type auditLog struct {
-	file    string
+	file string
+
+	// mu guards what follows.
+	mu      sync.Mutex
 	offset  int64
 	entries []Audited
 }
 
 func (t *Transit) enableAudit(ctx context.Context) error {
 	in := map[string]any{"type": "file", "options": map[string]any{"file_path": t.audit.file}}
-	if err := t.root.Do(ctx, http.MethodPut, "sys/audit/file", in, nil); err != nil {
+	if err := t.Root().Do(ctx, http.MethodPut, "sys/audit/file", in, nil); err != nil {
 		return fmt.Errorf("enabling the audit device: %w", err)
 	}
 	return nil
@@ -46,15 +51,7 @@ func (t *Transit) Audited(since int) ([]Audited, error) {
 	if t.options.NoAudit || t.options.NoSetup {
 		return nil, errors.New("reading the audit log: Transit was started without one")
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if err := t.audit.read(); err != nil {
-		return nil, err
-	}
-	if since > len(t.audit.entries) {
-		return nil, nil
-	}
-	return append([]Audited(nil), t.audit.entries[since:]...), nil
+	return t.audit.since(since)
 }
 
 // Requests counts the requests that the server has seen whose path ends so; "" counts all. See Audited for what is not seen.
@@ -72,7 +69,16 @@ func (t *Transit) Requests(pathSuffix string) (int, error) {
 	return n, nil
 }
 
-// read takes in the whole lines that have come since.
+func (l *auditLog) since(n int) ([]Audited, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.read(); err != nil {
+		return nil, err
+	}
+	return slices.Clone(l.entries[min(n, len(l.entries)):]), nil
+}
+
+// read takes in the whole lines that have come since. The caller holds mu.
 func (l *auditLog) read() error {
 	f, err := os.Open(l.file)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/http"
 	"os"
+	"sync"
 	"time"
 )
 
@@ -39,6 +40,20 @@ func LeastPrivilegePolicy(mount, key string) string {
 	return text
 }
 
+// jwtRole is what the role was last written with.
+type jwtRole struct {
+	mu     sync.Mutex
+	fields map[string]any
+}
+
+// change changes fields and returns a copy of all.
+func (r *jwtRole) change(fields map[string]any) map[string]any {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	maps.Copy(r.fields, fields)
+	return maps.Clone(r.fields)
+}
+
 // defaultRole is the JWT role: tokens live for an hour and can be renewed up to a day. They have the server's own `default` policy too,
 // as tokens do unless a role says otherwise: it is what lets a token renew itself.
 func defaultRole() map[string]any {
@@ -61,7 +76,7 @@ func (t *Transit) setup(ctx context.Context) error {
 		}
 	}
 	mount := map[string]any{"type": "transit"}
-	if err := t.root.Do(ctx, http.MethodPost, "sys/mounts/"+t.options.Mount, mount, nil); err != nil {
+	if err := t.Root().Do(ctx, http.MethodPost, "sys/mounts/"+t.options.Mount, mount, nil); err != nil {
 		return fmt.Errorf("mounting the Transit engine: %w", err)
 	}
 	if err := t.CreateKey(ctx, t.options.Key, map[string]any{"type": t.options.KeyType}); err != nil {
@@ -77,7 +92,7 @@ func (t *Transit) setup(ctx context.Context) error {
 }
 
 func (t *Transit) setupJWT(ctx context.Context) error {
-	if err := t.root.Do(ctx, http.MethodPost, "sys/"+JWTMount, map[string]any{"type": "jwt"}, nil); err != nil {
+	if err := t.Root().Do(ctx, http.MethodPost, "sys/"+JWTMount, map[string]any{"type": "jwt"}, nil); err != nil {
 		return fmt.Errorf("mounting the JWT login: %w", err)
 	}
 	if err := t.TrustIssuers(ctx, t.issuer); err != nil {
@@ -97,7 +112,7 @@ func (t *Transit) TrustIssuers(ctx context.Context, issuers ...*Issuer) error {
 		keys = append(keys, pub)
 	}
 	config := map[string]any{"jwt_validation_pubkeys": keys, "bound_issuer": JWTIssuer}
-	if err := t.root.Do(ctx, http.MethodPost, JWTMount+"/config", config, nil); err != nil {
+	if err := t.Root().Do(ctx, http.MethodPost, JWTMount+"/config", config, nil); err != nil {
 		return fmt.Errorf("configuring the JWT login: %w", err)
 	}
 	return nil
@@ -121,11 +136,7 @@ func (t *Transit) WriteJWT(file string, overrides map[string]any) error {
 // UpdateRole changes fields of the JWT role, such as token_ttl, token_max_ttl, token_type or token_num_uses. Fields keep what an earlier
 // call gave them.
 func (t *Transit) UpdateRole(ctx context.Context, fields map[string]any) error {
-	t.mu.Lock()
-	maps.Copy(t.role, fields)
-	role := maps.Clone(t.role)
-	t.mu.Unlock()
-	if err := t.root.Do(ctx, http.MethodPost, JWTMount+"/role/"+JWTRole, role, nil); err != nil {
+	if err := t.Root().Do(ctx, http.MethodPost, JWTMount+"/role/"+JWTRole, t.role.change(fields), nil); err != nil {
 		return fmt.Errorf("writing the JWT role: %w", err)
 	}
 	return nil
@@ -134,9 +145,14 @@ func (t *Transit) UpdateRole(ctx context.Context, fields map[string]any) error {
 // EnableCertLogin mounts login by client certificate at CertMount, with one role, called JWTRole too, that trusts the CA and gives the
 // provider's policy.
 func (t *Transit) EnableCertLogin(ctx context.Context, ca *CA) error {
-	if err := t.root.Do(ctx, http.MethodPost, "sys/"+CertMount, map[string]any{"type": "cert"}, nil); err != nil {
+	if err := t.Root().Do(ctx, http.MethodPost, "sys/"+CertMount, map[string]any{"type": "cert"}, nil); err != nil {
 		return fmt.Errorf("mounting the certificate login: %w", err)
 	}
+	return t.UpdateCertRole(ctx, ca, nil)
+}
+
+// UpdateCertRole writes the role of EnableCertLogin again: the CA that it trusts, and fields such as token_ttl over the defaults.
+func (t *Transit) UpdateCertRole(ctx context.Context, ca *CA, fields map[string]any) error {
 	pem, err := os.ReadFile(ca.CertFile())
 	if err != nil {
 		return fmt.Errorf("reading the CA for the certificate login: %w", err)
@@ -144,7 +160,8 @@ func (t *Transit) EnableCertLogin(ctx context.Context, ca *CA) error {
 	role := map[string]any{
 		"certificate": string(pem), "token_policies": []string{PolicyName}, "token_ttl": "1h", "token_max_ttl": "24h",
 	}
-	if err := t.root.Do(ctx, http.MethodPost, CertMount+"/certs/"+JWTRole, role, nil); err != nil {
+	maps.Copy(role, fields)
+	if err := t.Root().Do(ctx, http.MethodPost, CertMount+"/certs/"+JWTRole, role, nil); err != nil {
 		return fmt.Errorf("writing the certificate role: %w", err)
 	}
 	return nil
@@ -169,7 +186,7 @@ func (t *Transit) LoginJWT(ctx context.Context, jwt string) (Login, error) {
 		} `json:"auth"`
 	}
 	in := map[string]any{"role": JWTRole, "jwt": jwt}
-	if err := t.root.With("").Do(ctx, http.MethodPost, JWTMount+"/login", in, &answer); err != nil {
+	if err := t.Root().With("").Do(ctx, http.MethodPost, JWTMount+"/login", in, &answer); err != nil {
 		return Login{}, fmt.Errorf("logging in with a JWT: %w", err)
 	}
 	return Login{

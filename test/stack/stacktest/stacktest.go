@@ -52,6 +52,34 @@ func Transit(t testing.TB, o stack.TransitOptions) *stack.Transit {
 	return server
 }
 
+// TransitCluster starts three Transit servers that share a raft storage; without a Dir they get one.
+func TransitCluster(t testing.TB, o stack.TransitOptions) *stack.TransitCluster {
+	t.Helper()
+	if o.Dir == "" {
+		o.Dir = Dir(t)
+	}
+	cluster, err := stack.StartTransitCluster(t.Context(), 3, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	end(t, "the transit cluster", cluster)
+	return cluster
+}
+
+// Balancer ends a load balancer with the test. It takes what StartBalancer and the Balance methods return.
+func Balancer(t testing.TB, b *stack.Balancer, err error) *stack.Balancer {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Stop(); err != nil {
+			t.Errorf("stopping the load balancer: %v", err)
+		}
+	})
+	return b
+}
+
 // Etcd starts etcd; without a Dir it gets one.
 func Etcd(t testing.TB, o stack.EtcdOptions) *stack.Etcd {
 	t.Helper()
