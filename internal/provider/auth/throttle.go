@@ -3,13 +3,18 @@ package auth
 import (
 	"errors"
 	"time"
+
+	"github.com/baokms/baokms/internal/provider/fault"
 )
 
 const (
-	// Delays after logins that failed on the way or that OpenBao refused: doubled
-	// each time, from the first to the last.
-	firstBackoff = time.Second
-	lastBackoff  = 30 * time.Second
+	// Delays after logins that failed: doubled each time, from the first to the
+	// last. One that OpenBao refused will be refused again until somebody has
+	// repaired it. One that never got that far, because OpenBao was down or sealed,
+	// is due as soon as it is back: then all Secrets of the cluster wait for it.
+	firstBackoff  = time.Second
+	lastBackoff   = 30 * time.Second
+	outageBackoff = 5 * time.Second
 	// localDelay is the delay after a credential that failed its local check:
 	// nothing was sent, so it protects nobody but the disk, and a longer one would
 	// only put off healing when the file has been replaced.
@@ -44,8 +49,21 @@ func (d *loginDelay) failed(err error, at time.Time) {
 		d.next = at.Add(localDelay)
 		return
 	}
-	d.backoff = min(max(2*d.backoff, firstBackoff), lastBackoff)
+	last := lastBackoff
+	if isOutage(err) {
+		last = outageBackoff
+	}
+	d.backoff = min(max(2*d.backoff, firstBackoff), last)
 	d.next = at.Add(d.backoff)
+}
+
+// isOutage reports whether the login has not been judged by OpenBao at all.
+func isOutage(err error) bool {
+	switch fault.CauseOf(err) {
+	case fault.ConnectionFailed, fault.DNSFailed, fault.TLSFailed, fault.TimedOut, fault.Sealed, fault.Unavailable:
+		return true
+	}
+	return false
 }
 
 func (d *loginDelay) succeeded() { *d = loginDelay{} }

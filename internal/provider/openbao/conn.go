@@ -58,6 +58,8 @@ type Conn struct {
 	// last holds the headers of the most recently used token, which is nearly
 	// always the one that the next request uses.
 	last atomic.Pointer[headers]
+	// lookedAt is when idle connections were last dropped for an answer.
+	lookedAt atomic.Pointer[time.Time]
 }
 
 // New checks the options and reads the CA file. It sends nothing. Its errors

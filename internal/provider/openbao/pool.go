@@ -2,10 +2,13 @@ package openbao
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/http"
 	"sync/atomic"
 	"time"
+
+	"github.com/baokms/baokms/internal/provider/fault"
 )
 
 // journey is the context of a call's request. A dial outlives the request that
@@ -69,4 +72,23 @@ func (c *Conn) dropIdle() {
 	if t, ok := c.transport.(interface{ CloseIdleConnections() }); ok {
 		t.CloseIdleConnections()
 	}
+}
+
+// elsewhereEvery is the least time between two times that idle connections are
+// dropped for what OpenBao answered: where no other server is to be found, there
+// must not be a handshake for every call.
+const elsewhereEvery = time.Second
+
+// lookElsewhere reports whether a failure says that the server at the other end
+// can serve nobody now while another one behind the same load balancer perhaps
+// can: it is sealed, has no leader, or is not the active node. Connections that
+// are kept alive would hold us to it for as long as they are used. The call
+// itself is not repeated.
+func (c *Conn) lookElsewhere(err error, now time.Time) bool {
+	var f *fault.Error
+	if !errors.As(err, &f) || f.HTTPStatus < 500 && (f.HTTPStatus < 300 || f.HTTPStatus >= 400) {
+		return false
+	}
+	last := c.lookedAt.Load()
+	return (last == nil || now.Sub(*last) >= elsewhereEvery) && c.lookedAt.CompareAndSwap(last, &now)
 }

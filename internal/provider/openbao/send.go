@@ -27,8 +27,12 @@ type exchange struct {
 // request's body is closed in every case.
 func (c *Conn) send(x exchange, r *http.Request) (*Buffer, error) {
 	answer, err := c.roundTrip(x, r)
-	if err != nil && c.verdict(x, err) == errNoAnswer {
+	switch {
+	case err == nil:
+	case c.verdict(x, err) == errNoAnswer:
 		c.distrust(x)
+	case c.lookElsewhere(err, time.Now()):
+		c.dropIdle()
 	}
 	return answer, err
 }

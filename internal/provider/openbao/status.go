@@ -34,6 +34,9 @@ func classify(op Operation, status int, body []byte) (fault.Cause, string) {
 			"or set openbao.address to the active node"
 	case status == 429:
 		return fault.RateLimited, "raise the rate limit quota that covers this provider"
+	case status == 422:
+		// Seen while a quota was being removed: the request was not looked at.
+		return fault.RateLimited, "it could not apply a rate limit quota: see OpenBao's log, and correct the quota if this goes on"
 	case status == 503:
 		return fault.Sealed, "unseal it, or check the load balancer in front of it"
 	case status >= 500:

@@ -62,6 +62,7 @@ func TestStatusFailures(t *testing.T) {
 		{"504", MetadataRead, 504, canaryText, fault.Unavailable, "OpenBao's log"},
 		{"quota", Encrypt, 429, "request path \"canary\": rate limit quota exceeded", fault.RateLimited, "quota"},
 		{"quota on login", JWTLogin, 429, "rate limit quota exceeded", fault.RateLimited, "quota"},
+		{"quota that cannot be applied", Decrypt, 422, "no such quota", fault.RateLimited, "OpenBao's log"},
 		{"sealed", Encrypt, 503, "Vault is sealed", fault.Sealed, "unseal"},
 		{"sealed on login", JWTLogin, 503, "Vault is sealed", fault.Sealed, "unseal"},
 		{"500", Encrypt, 500, canaryText, fault.Unavailable, "OpenBao's log"},
