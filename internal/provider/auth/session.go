@@ -65,7 +65,8 @@ type Options struct {
 //	token past its end ── Token ──▶ login ──▶ token
 //	token ── Replace, allowed ──▶ set aside, login ──▶ token
 //	    all wait; if the login fails, the token is put back: it may be good for
-//	    other requests than the one that OpenBao rejected
+//	    other requests than the one that OpenBao rejected, which do not wait for
+//	    this recovery's further logins
 //	token ── Replace, not allowed ──▶ unchanged; the call is told why
 type Session struct {
 	login          Login
@@ -255,13 +256,19 @@ func (s *Session) recover(rejected openbao.Secret, now time.Time) (*attempt, err
 	case !s.logins.allows(now):
 		return nil, s.logins.failure
 	case s.recovering == rejected:
+		// Its login has failed and the token is in use again, for requests that
+		// OpenBao does not reject. They do not wait a second time: a login that
+		// hangs would take the token from them again and again.
 		s.recoveries.again(now)
+		a := newAttempt()
+		a.recovery = true
+		s.start(a, now)
+		return a, nil
 	case !s.recoveries.allows(now):
 		return nil, errDelayed()
-	default:
-		s.recovering = rejected
-		s.recoveries.start(now)
 	}
+	s.recovering = rejected
+	s.recoveries.start(now)
 	return s.setAside(h, now), nil
 }
 

@@ -54,6 +54,11 @@ func TestStormsHeal(t *testing.T) {
 	}
 }
 
+// A storm that once lost count of the delays.
+func TestStormWithAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { storm(t, rand.New(rand.NewPCG(1006, 9))) })
+}
+
 func storm(t *testing.T, random *rand.Rand) {
 	w := newWorld(t)
 	c, session := w.client(time.Minute)
@@ -241,4 +246,64 @@ func TestShortLivesUnderLoad(t *testing.T) {
 			}
 		})
 	}
+}
+
+// While Encrypt is denied and no login gets an answer, Decrypt goes on: it waits
+// for the recovery's first login and for none after it.
+func TestDecryptGoesOnWhileLoginsHang(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		c, session := w.client(time.Minute)
+		defer session.Close()
+		if err := decrypt(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+		w.do(func() { w.hang, w.denied["encrypt"] = true, true })
+		stop := make(chan struct{})
+		var group sync.WaitGroup
+		load(t, &group, stop, c, time.Second, encrypt, func(error, time.Duration) {})
+		failed := 0
+		for range 600 {
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second) // an API server's
+			if decrypt(ctx, c) != nil {
+				failed++
+			}
+			cancel()
+			time.Sleep(200 * time.Millisecond)
+		}
+		if failed > 1 {
+			t.Errorf("%d decryptions failed, each after 3 s; want the one that meets the first login", failed)
+		}
+		close(stop)
+		group.Wait()
+	})
+}
+
+// A time without any token, because logins fail, is no time without rejections:
+// the delays between recoveries, which world watches, go on where they were.
+func TestALoginOutageIsNoQuietTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.ttl, w.maxTTL, w.noRenew = 2*time.Minute, 2*time.Minute, true
+		c, session := w.client(10 * time.Second)
+		defer session.Close()
+		encrypting := func(d, every time.Duration) {
+			for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(every) {
+				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+				_ = encrypt(ctx, c)
+				cancel()
+			}
+		}
+		w.do(func() { w.denied["encrypt"] = true })
+		encrypting(10*time.Minute, time.Second)
+		w.do(func() { w.refuse = 400 })
+		encrypting(13*time.Minute, time.Second)
+		w.do(func() { w.refuse = 0 })
+		encrypting(10*time.Minute, 50*time.Millisecond)
+		w.do(func() {
+			if n := len(w.recoveries); n < 6 || n > 12 {
+				t.Errorf("%d recoveries", n)
+			}
+		})
+	})
 }

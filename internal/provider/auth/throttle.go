@@ -80,14 +80,15 @@ type recoveryDelay struct {
 // rejected notes that OpenBao rejected the current token, or that a call was
 // made that it would reject.
 func (d *recoveryDelay) rejected(now time.Time) {
-	if now.Sub(d.rejection) >= quietTime {
+	// While there is no token nothing can be rejected: that is no quiet time.
+	if now.Sub(d.rejection) >= quietTime && now.Sub(d.started) >= quietTime {
 		d.delay = 0
 	}
 	d.rejection = now
 }
 
 func (d *recoveryDelay) allows(now time.Time) bool {
-	return d.started.IsZero() || !now.Before(d.started.Add(d.delay))
+	return d.started.IsZero() || !now.Before(d.started.Add(max(d.delay, firstRecoveryDelay)))
 }
 
 // start notes a recovery that starts now.

@@ -35,6 +35,7 @@ type world struct {
 	denied   map[string]bool // by operation
 	refuse   int             // the status of every login, 0 to let them in
 	sealed   bool
+	hang     bool // logins get no answer
 	noRenew  bool
 	rejected map[string]time.Time // operation and token: when that was answered
 	issuing  int                  // logins and renewals under way
@@ -140,6 +141,9 @@ func (w *world) RoundTrip(r *http.Request) (*http.Response, error) {
 	w.mu.Lock()
 	w.arrives(operation, token)
 	latency := w.latency
+	if w.hang && operation == "login" {
+		latency = time.Hour
+	}
 	w.mu.Unlock()
 
 	timer := time.NewTimer(latency)

@@ -27,9 +27,11 @@ const (
 	// is nothing to an OpenBao that is down or coming up.
 	breakerCoolDown = time.Second
 	// A caller whose deadline passed counts against OpenBao when it has waited
-	// for at least openbao.timeout / substantialPart: an API server with less
-	// patience than ours must open the breaker too.
+	// for at least openbao.timeout / substantialPart, or substantialWait: an API
+	// server with less patience than ours must open the breaker too, however long
+	// our own timeout is.
 	substantialPart = 2
+	substantialWait = time.Second
 	// deadlineSlack is how long before its deadline a cancellation still is that
 	// deadline: gRPC tells a server of the client's end in either way.
 	deadlineSlack = 50 * time.Millisecond
@@ -135,7 +137,7 @@ func (c *Conn) verdict(x exchange, err error) error {
 
 // impatience judges a caller whose deadline has passed.
 func (c *Conn) impatience(x exchange) error {
-	if time.Since(x.start) >= c.timeout/substantialPart {
+	if time.Since(x.start) >= min(c.timeout/substantialPart, substantialWait) {
 		return errNoAnswer
 	}
 	return errNeither

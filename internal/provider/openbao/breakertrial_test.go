@@ -220,6 +220,22 @@ func TestFastFailures(t *testing.T) {
 	})
 }
 
+// Callers with less patience than a long openbao.timeout open the breaker too.
+func TestImpatientCallersOpenTheBreaker(t *testing.T) {
+	for _, timeout := range []time.Duration{time.Second, 2 * time.Second, 10 * time.Second, time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			c, l, _ := onLine(t)
+			c.timeout = timeout
+			l.set(stalled)
+			for range breakerFailures {
+				wantState(t, c, closed)
+				_ = try(t, c, 3*time.Second)
+			}
+			wantState(t, c, opened)
+		})
+	}
+}
+
 // What fails fast must not repeat that a deadline passed: it was another
 // caller's, and would be taken for its own.
 func TestFastFailuresAfterDeadlines(t *testing.T) {

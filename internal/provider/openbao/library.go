@@ -41,12 +41,12 @@ type exchangeKey struct{}
 // because a login may be allowed more time than other requests. Failures are as
 // those of Call.
 func (c *Conn) Use(ctx context.Context, op Operation, fn func(context.Context, *api.Client) (*api.Secret, error)) (*api.Secret, error) {
-	x := exchange{op: op, caller: ctx, start: time.Now()}
-	limited := ctx
+	x := exchange{op: op, caller: ctx, start: time.Now(), journey: &journey{Context: ctx}}
+	var limited context.Context = x.journey
 	if _, ok := ctx.Deadline(); !ok {
 		x.limit = c.timeout
 		var cancel context.CancelFunc
-		limited, cancel = context.WithTimeout(ctx, c.timeout)
+		limited, cancel = context.WithTimeout(limited, c.timeout)
 		defer cancel()
 	}
 	// WithNamespace copies the client without reading the environment; the

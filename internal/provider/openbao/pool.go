@@ -57,7 +57,7 @@ func noteDials(t *http.Transport) {
 // last time, because what is idle now has served a request since. Otherwise an
 // OpenBao that is slow under load would have to make handshakes on top.
 func (c *Conn) distrust(x exchange) {
-	if x.journey != nil && x.journey.dialed.Load() {
+	if x.journey.dialed.Load() {
 		return
 	}
 	if last := c.dropped.Load(); last != nil && x.start.Before(*last) {

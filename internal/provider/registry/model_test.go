@@ -154,8 +154,9 @@ func (m *model) promote(md registry.Metadata, rules registry.Rules, passed bool,
 }
 
 // retire is an operator's: retired versions below v become removed. The page's
-// exception is written down as it reads: "when OpenBao's minimum has already been
-// raised past versions that would be removed".
+// exception is written down as it reads, "when OpenBao's minimum has already been
+// raised past versions that would be removed": past all of them. Past some, what
+// stays is all that must be valid, and the rest of the conditions hold.
 func (m *model) retire(md registry.Metadata, rules registry.Rules, v int) outcome {
 	active := m.one(registry.Active)
 	if v <= 1 || v > active {
@@ -163,14 +164,16 @@ func (m *model) retire(md registry.Metadata, rules registry.Rules, v int) outcom
 	}
 	doomed := map[int]bool{}
 	minimum := max(md.MinDecryption, md.MinAvailable)
-	passed := false
+	passed, all := false, true
 	for version, s := range m.known {
 		if s.State == registry.Retired && version < v {
 			doomed[version] = true
 			passed = passed || minimum > version
+			all = all && minimum > version
 		}
 	}
-	if !passed && m.one(registry.Pending) != 0 {
+	recovery := passed && all
+	if !recovery && m.one(registry.Pending) != 0 {
 		return declined
 	}
 	stays := &model{known: map[int]registry.Snapshot{}}
@@ -179,11 +182,12 @@ func (m *model) retire(md registry.Metadata, rules registry.Rules, v int) outcom
 			stays.known[version] = s
 		}
 	}
+	valid := stays.valid(md, rules.RejectRollback)
 	switch {
-	case !stays.valid(md, rules.RejectRollback):
-		return refused
-	case !passed && active != md.Latest:
+	case !recovery && (valid || passed) && active != md.Latest:
 		return declined
+	case !valid:
+		return refused
 	case len(doomed) == 0:
 		return nothing
 	}

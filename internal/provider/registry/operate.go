@@ -49,10 +49,11 @@ func (r *Refusal) Message() string { return versionList(r.Versions) + ": " + r.D
 //
 // md must be fresh. Everything retained must validate, no rotation may be
 // pending, and the active version must be OpenBao's latest. The exception is the
-// recovery case: OpenBao's minimum already forbids a version that would be
+// recovery case: OpenBao's minimum already forbids every version that would be
 // removed. Then a probe can succeed only after the retirement, so only what
 // stays must validate, and active and pending stay as they are (design:
-// registry, retirement and restoration).
+// registry, retirement and restoration). Where it forbids some of them, only what
+// stays must validate, and the other two conditions hold.
 //
 // No time goes into the result: what an operator reviews as the next hash is
 // what any later run makes of the same registry.
@@ -65,22 +66,33 @@ func (r *Registry) Retire(md Metadata, rules Rules, before int) (*Registry, []in
 		return nil, nil, &Refusal{GuardBeforeVersion, []int{r.active.TransitVersion}, fmt.Sprintf("it is active, and so cannot be retired with everything below %d", before),
 			fmt.Sprintf("name a version up to %d", r.active.TransitVersion)}
 	}
-	var removed []int
-	recovery := false
+	var removed, allowed []int
 	for _, e := range r.entries {
 		if e.State == Retired && e.TransitVersion < before {
 			removed = append(removed, e.TransitVersion)
-			recovery = recovery || md.forbids(e.TransitVersion)
+			if !md.forbids(e.TransitVersion) {
+				allowed = append(allowed, e.TransitVersion)
+			}
 		}
 	}
-	if err := r.retirable(md, rules, recovery); err != nil {
-		return nil, nil, err
+	// What OpenBao forbids is told apart from what it does not: a minimum that is
+	// past one version is no reason to give up another.
+	forbidden := len(removed) - len(allowed)
+	if forbidden == 0 || len(allowed) > 0 {
+		err := r.retirable(md, rules, forbidden > 0)
+		if refusal, ok := errors.AsType[*Refusal](err); ok && forbidden > 0 {
+			// A node that OpenBao's minimum has made unhealthy promotes nothing.
+			refusal.NextStep = fmt.Sprintf("retire before version %d first: OpenBao forbids what is below it already", allowed[0])
+		}
+		if err != nil {
+			return nil, nil, err
+		}
 	}
 	if len(removed) == 0 {
 		return r, nil, nil
 	}
 	next, err := r.operated(removed, Retired, Removed)
-	if err == nil && recovery {
+	if err == nil && forbidden > 0 {
 		err = next.Validate(md, rules.RejectRollback)
 	}
 	if err != nil {
@@ -89,18 +101,18 @@ func (r *Registry) Retire(md Metadata, rules Rules, before int) (*Registry, []in
 	return next, removed, nil
 }
 
-// retirable checks the guards of an ordinary retirement. In the recovery case
-// none of them holds.
-func (r *Registry) retirable(md Metadata, rules Rules, recovery bool) error {
-	if recovery {
-		return nil
-	}
+// retirable checks the guards of a retirement that is no recovery. Where OpenBao
+// forbids a part of what would be removed, what is retained now cannot validate;
+// what stays is validated later.
+func (r *Registry) retirable(md Metadata, rules Rules, forbidden bool) error {
 	if p := r.pending; p != nil {
 		return &Refusal{GuardPending, []int{p.TransitVersion}, "it is pending, so data may still be encrypted with the active version",
 			"wait until this node has promoted it, rewrite the data, and plan again"}
 	}
-	if err := r.Validate(md, rules.RejectRollback); err != nil {
-		return err
+	if !forbidden {
+		if err := r.Validate(md, rules.RejectRollback); err != nil {
+			return err
+		}
 	}
 	if md.Latest != r.active.TransitVersion {
 		return &Refusal{GuardNotLatest, []int{md.Latest}, fmt.Sprintf("it is OpenBao's latest version, but version %d is active on this node", r.active.TransitVersion),

@@ -107,6 +107,8 @@ func TestRetire(t *testing.T) {
 		{name: "recovery", r: settled, md: minimum(4, 3), before: 3, removed: []int{2}},
 		{name: "recovery, available minimum", r: settled, md: available(metadata(4), 3), before: 3, removed: []int{2}},
 		{name: "recovery, more than is forbidden", r: settled, md: minimum(4, 3), before: 4, removed: []int{2, 3}},
+		{name: "more than is forbidden while pending", r: rotating, md: minimum(6, 3), before: 4, guard: registry.GuardPending, versions: []int{6}, words: "retire before version 3 first"},
+		{name: "more than is forbidden before a rotation is seen", r: settled, md: minimum(5, 3), before: 4, guard: registry.GuardNotLatest, versions: []int{5}},
 		{name: "recovery while pending", r: rotating, md: minimum(6, 3), before: 3, removed: []int{2}},
 		{name: "recovery before a rotation is seen", r: settled, md: minimum(5, 4), before: 4, removed: []int{2, 3}},
 		{name: "recovery from a minimum at the active version", r: rotating, md: minimum(6, 4), before: 4, removed: []int{2, 3}},

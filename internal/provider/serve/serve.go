@@ -123,6 +123,7 @@ func (p *provider) run(ctx context.Context) error {
 	if err := watcher.Start(ctx, time.Duration(b.GraceTimeout), time.Duration(b.RetryInterval)); err != nil {
 		return err
 	}
+	bao.loggedIn.Store(true) // nothing starts without a login
 	service, err := p.newService(bao, watcher)
 	if err != nil {
 		return err
