@@ -4,7 +4,6 @@ import (
 	"context"
 	"hash/maphash"
 	"log/slog"
-	"strings"
 	"sync"
 	"time"
 )
@@ -28,8 +27,8 @@ const lastEvent = "serve.shutdown"
 // floodHandler prints the first of identical failures of a request and leaves out
 // its repeats. Once a minute while it goes on, one line says how many were left
 // out (repeated) and since when (since). Identical is what has the same event,
-// level, operation, method, status, error_class and reason, and the same error
-// but for its numbers.
+// level, operation, method, status, error_class, reason, key_id_hash and
+// transit_key_version, and the same error but for what it counts (failure.go).
 //
 // What was left out is also told when another failure of the same operation
 // begins, when a success of it is logged, and at shutdown. Successes of requests
@@ -100,55 +99,6 @@ func (h *floodHandler) Handle(ctx context.Context, r slog.Record) error {
 	return h.next.Handle(ctx, r)
 }
 
-// failure is what tells one failure from another.
-type failure struct {
-	operation, method, status, class, reason string
-	err                                      string
-}
-
-// field is where f keeps the attribute of a key, nil for one that does not matter.
-func (f *failure) field(key string) *string {
-	switch key {
-	case "operation":
-		return &f.operation
-	case "method":
-		return &f.method
-	case "status":
-		return &f.status
-	case "error_class":
-		return &f.class
-	case "reason":
-		return &f.reason
-	case "error":
-		return &f.err
-	}
-	return nil
-}
-
-func (f *failure) take(a slog.Attr) {
-	to := f.field(a.Key)
-	if to == nil {
-		return
-	}
-	v := a.Value.Resolve()
-	if v.Kind() != slog.KindString {
-		v = safeValue(a.Key, v)
-	}
-	*to = v.String()
-}
-
-// merge lets what over has win.
-func (f *failure) merge(over *failure) {
-	for _, key := range failureKeys {
-		if s := *over.field(key); s != "" {
-			*f.field(key) = s
-		}
-	}
-}
-
-// failureKeys are the keys that field knows, in the order of print.
-var failureKeys = [...]string{"operation", "method", "status", "error_class", "reason", "error"}
-
 // floods are the failures that are going on, by their identity. mu guards all of
 // it and every flood; nothing is printed under it.
 type floods struct {
@@ -171,44 +121,6 @@ type flood struct {
 	timer    *time.Timer
 }
 
-// floodID is the identity of a failure, and that of what failed.
-type floodID struct{ failure, group, event uint64 }
-
-func (fs *floods) identify(r slog.Record, f *failure) floodID {
-	var h maphash.Hash
-	h.SetSeed(fs.seed)
-	part := func(s string) {
-		_, _ = h.WriteString(s)
-		_ = h.WriteByte(0)
-	}
-	var id floodID
-	part(r.Message)
-	id.event = h.Sum64()
-	part(f.operation)
-	part(f.method)
-	id.group = h.Sum64()
-	part(f.status)
-	part(f.class)
-	part(f.reason)
-	writeWithoutNumbers(&h, f.err)
-	id.failure = h.Sum64()
-	return id
-}
-
-// writeWithoutNumbers adds s without its digits: a time that is counted down in an
-// error makes no other error of it.
-func writeWithoutNumbers(h *maphash.Hash, s string) {
-	const digits = "0123456789"
-	for s != "" {
-		n := strings.IndexAny(s, digits)
-		if n < 0 {
-			n = len(s)
-		}
-		_, _ = h.WriteString(s[:n])
-		s = strings.TrimLeft(s[n:], digits)
-	}
-}
-
 // repeats counts a failure that is going on, and begins a new one. In that case
 // it also tells what was left out of the other failures of the same operation:
 // the failure has changed.
@@ -221,7 +133,7 @@ func (fs *floods) repeats(id floodID, r slog.Record, own *failure, next slog.Han
 	}
 	if f != nil {
 		f.repeated++
-		f.own.err = own.err
+		f.own.text[failedError] = own.text[failedError]
 		fs.mu.Unlock()
 		return true
 	}
@@ -291,11 +203,7 @@ func (f *flood) tell(lines []line) []line {
 	}
 	now := time.Now()
 	r := slog.NewRecord(now, f.level, f.event, 0)
-	for _, key := range failureKeys {
-		if s := *f.own.field(key); s != "" {
-			r.AddAttrs(slog.String(key, s))
-		}
-	}
+	r.AddAttrs(f.own.attrs()...)
 	r.AddAttrs(slog.Int("repeated", f.repeated), slog.Time("since", f.since.UTC()))
 	f.repeated, f.since = 0, now
 	return append(lines, line{f.next, r})

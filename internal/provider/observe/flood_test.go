@@ -13,8 +13,6 @@ import (
 	"testing/slogtest"
 	"testing/synctest"
 	"time"
-
-	"github.com/baokms/baokms/internal/provider/fault"
 )
 
 // printed is what a logger has printed, for use from several goroutines. One
@@ -181,47 +179,6 @@ func TestWhatEndsOrChangesIsToldAtOnce(t *testing.T) {
 	})
 }
 
-// What is not identical is another failure; what differs elsewhere is the same.
-func TestWhatIsIdentical(t *testing.T) {
-	type args = []any
-	base := args{"operation", "Decrypt", "status", "Unavailable", "error_class", "timeout", "error", "no answer in 2s (HTTP 503)"}
-	with := func(more ...any) args { return append(append(args{}, base...), more...) }
-	cases := []struct {
-		name    string
-		event   string
-		args    args
-		repeats bool
-	}{
-		{"the same", "kms.request", base, true},
-		{"another duration", "kms.request", with("duration_ms", 7.5), true},
-		{"another key", "kms.request", with("key_id_hash", hashOfKey, "transit_key_version", 2), true},
-		{"other numbers in the error", "kms.request", with("error", "no answer in 17s (HTTP 500)"), true},
-		{"another error", "kms.request", with("error", "no answer in 2m (HTTP 503)"), false},
-		{"another event", "openbao.request", base, false},
-		{"another operation", "kms.request", with("operation", "Encrypt"), false},
-		{"another method", "kms.request", with("method", "jwt"), false},
-		{"another status", "kms.request", with("status", "DeadlineExceeded"), false},
-		{"another class", "kms.request", with("error_class", "openbao_sealed"), false},
-		{"another class by its type", "kms.request", with("error_class", fault.ClassOpenBaoSealed), false},
-		{"the same class by its type", "kms.request", with("error_class", fault.ClassTimeout), true},
-		{"the same error by its type", "kms.request", with("error", errors.New("no answer in 2s (HTTP 503)")), true},
-		{"another reason", "kms.request", with("reason", "auth_failed"), false},
-	}
-	for _, c := range cases {
-		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				l, p := floodLogger(t, "warn")
-				l.Warn("kms.request", base...)
-				p.take(t)
-				l.Warn(c.event, c.args...)
-				if got := p.take(t); (got == "") != c.repeats {
-					t.Errorf("printed %q, want that it repeats: %v", got, c.repeats)
-				}
-			})
-		})
-	}
-}
-
 func TestWhatIsNeverLeftOut(t *testing.T) {
 	events := []struct {
 		level slog.Level
@@ -250,20 +207,6 @@ func TestNothingIsLeftOutAtDebug(t *testing.T) {
 		decryptFails(l, "openbao_sealed", "sealed")
 	}
 	p.want(t, "at debug", sealedLine, sealedLine, sealedLine)
-}
-
-// Of errors that differ in their numbers only, the last one is told.
-func TestTheLastErrorIsTold(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, p := floodLogger(t, "info")
-		for seconds := range 4 {
-			l.Warn("auth.login", "operation", "jwt_login", "error", fmt.Sprintf("the JWT ended %d s ago", seconds))
-		}
-		p.want(t, "at the beginning", "warn auth.login operation=jwt_login error=the JWT ended 0 s ago")
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		p.want(t, "after a minute", "warn auth.login operation=jwt_login error=the JWT ended 3 s ago repeated=3 since="+minute0)
-	})
 }
 
 // A timer that fires while its failure is closed does not end the minute of the

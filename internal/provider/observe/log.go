@@ -46,6 +46,7 @@ func NewLogger(w io.Writer, level, format string) (*slog.Logger, error) {
 	default:
 		return nil, fmt.Errorf("logging.format: %q is not a format; use json or text", format)
 	}
+	h = groupHandler{h}
 	if min > slog.LevelDebug {
 		h = controlFloods(h)
 	}

@@ -52,12 +52,24 @@ var (
 // credential finds in prose what only a credential, a ciphertext or a request to
 // OpenBao looks like: tokens, JWTs, PEM, Transit's ciphertexts, paths below /v1.
 // It is the second line of defence: whoever writes an error keeps them out.
-var credential = regexp.MustCompile(
-	`\b(?:hv[sbr]|[sbr])\.[A-Za-z0-9_-]{20}|eyJ[A-Za-z0-9_-]{10}|-----BEGIN|vault:v[0-9]|(?:^|[\s"'(:])(?:https?://[^\s"']+)?/v1/`)
+//
+// A JWT begins with a JSON object in base64. eyJ is {" and so plain that its head
+// alone is enough; eyA, ewo, ew0 and ewk are a brace and white space, and words of
+// prose have them too, so two dots must follow. A path of a file may hold /v1/
+// within it: one of OpenBao begins with it, or with a host.
+var credential = regexp.MustCompile(strings.Join([]string{
+	`\b(?:hv[sbr]|[sbr])\.[A-Za-z0-9_-]{20}`,
+	`eyJ[A-Za-z0-9_-]{10}`,
+	`e(?:yA|w[o0k])[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*\.`,
+	`-----BEGIN`,
+	`vault:v[0-9]`,
+	`(?i:https?)://\S*/v1/`,
+	`(?:^|[^\w.~%/-]|:[0-9]{1,5})/v1/`,
+}, "|"))
 
 // credentialSigns are in every text that credential finds: most texts have none,
 // and looking for them is a hundred times cheaper.
-var credentialSigns = []string{"s.", "b.", "r.", "eyJ", "-----BEGIN", "vault:v", "/v1/"}
+var credentialSigns = []string{"s.", "b.", "r.", "eyJ", "eyA", "ewo", "ew0", "ewk", "-----BEGIN", "vault:v", "/v1/"}
 
 func isProse(s string) bool {
 	return !slices.ContainsFunc(credentialSigns, func(sign string) bool { return strings.Contains(s, sign) }) ||
