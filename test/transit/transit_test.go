@@ -142,7 +142,7 @@ func TestRealTransit(t *testing.T) {
 
 	check("another key", r.named(t, r.server.Mount(), "other").RoundTrip(ctx, one), fault.PolicyDenied)
 	_, err = r.named(t, "nowhere", r.server.Key()).ReadKey(ctx)
-	check("another mount, during the delay", err, fault.RecoveryDelayed)
+	check("another mount, during the delay", err, fault.DenialDelayed)
 }
 
 func TestRealLifeOfAToken(t *testing.T) {
