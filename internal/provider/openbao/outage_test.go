@@ -76,7 +76,7 @@ func TestStaleConnectionsUnderLoad(t *testing.T) {
 					timedOut.Add(1)
 				case cause == fault.BreakerOpen:
 					failedFast.Add(1)
-					time.Sleep(10 * time.Millisecond)
+					<-time.After(10 * time.Millisecond)
 				default:
 					t.Errorf("%q, %v", got, err)
 					return
@@ -153,7 +153,10 @@ func TestRestartsUnderLoad(t *testing.T) {
 	defer conn.Close()
 	var mu sync.Mutex
 	counts := map[string]int{}
-	var failures atomic.Int32
+	var failures, late atomic.Int32
+	// healedAt is when the breaker was last seen to have closed, nil during an
+	// outage: no call that begins later may fail.
+	var healedAt atomic.Pointer[time.Time]
 	var worst atomic.Int64
 	ctx, stop := context.WithCancel(t.Context())
 	e := endpoint(t, conn, Encrypt)
@@ -182,10 +185,13 @@ func TestRestartsUnderLoad(t *testing.T) {
 					answer.Release()
 				case fault.ConnectionFailed, fault.BreakerOpen:
 					failures.Add(1)
+					if at := healedAt.Load(); at != nil && start.After(*at) {
+						late.Add(1)
+					}
 				default:
 					t.Errorf("%v", err)
 				}
-				time.Sleep(2 * time.Millisecond)
+				<-time.After(2 * time.Millisecond) // the pace of the load
 			}
 		})
 	}
@@ -193,9 +199,11 @@ func TestRestartsUnderLoad(t *testing.T) {
 	for range restarts {
 		before := served()
 		eventually(t, "calls are served", func() bool { return served() > before+callers })
+		healedAt.Store(nil)
 		g.close()
 		eventually(t, "the breaker opens", func() bool { return conn.BreakerState() == opened })
-		time.Sleep(300 * time.Millisecond)
+		failed := failures.Load()
+		eventually(t, "calls fail fast", func() bool { return failures.Load() > failed+10*callers })
 		g.open(t)
 		back := time.Now()
 		eventually(t, "the breaker closes", func() bool { return conn.BreakerState() == closed })
@@ -203,12 +211,11 @@ func TestRestartsUnderLoad(t *testing.T) {
 		if healed > breakerCoolDown+5*noise { // 32 handshakes on a busy machine
 			t.Errorf("healed after %v, want at most the cool-down", healed)
 		}
-		// Calls that failed a moment before may just be counted.
-		time.Sleep(20 * time.Millisecond)
-		failed := failures.Load()
+		now := time.Now()
+		healedAt.Store(&now)
 		before = served()
 		eventually(t, "all callers are served again", func() bool { return served() > before+3*callers })
-		if n := failures.Load() - failed; n != 0 {
+		if n := late.Load(); n != 0 {
 			t.Errorf("%d calls failed after the breaker had closed", n)
 		}
 		t.Logf("healed %v after the peer's return", healed)
