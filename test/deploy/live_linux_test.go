@@ -141,9 +141,10 @@ func (p *prometheus) until(expr string) {
 // series counts what an expression has shown since the start, second by second.
 func (p *prometheus) series(expr string) (int, error) {
 	var data struct{ Result []any }
-	now := time.Now()
+	// A whole second after now, or what was scraped last would not be seen.
+	end := time.Now().Unix() + 1
 	err := p.ask("query_range", url.Values{
-		"query": {expr}, "start": {strconv.FormatInt(p.started.Unix(), 10)}, "end": {strconv.FormatInt(now.Unix(), 10)}, "step": {"1"},
+		"query": {expr}, "start": {strconv.FormatInt(p.started.Unix(), 10)}, "end": {strconv.FormatInt(end, 10)}, "step": {"1"},
 	}, &data)
 	return len(data.Result), err
 }
