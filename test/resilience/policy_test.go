@@ -56,8 +56,7 @@ func TestPolicyNarrowed(t *testing.T) {
 			narrowed := w.phase("narrowed", c.fails...)
 			w.must(w.transit.WritePolicy(t.Context(), stack.PolicyName, c.policy))
 			for _, m := range c.denied {
-				// PermissionDenied is what a retry under the fresh token gets. There is none when another caller's first
-				// request under that token was denied before.
+				w.seen(narrowed.began, m, codes.PermissionDenied)
 				w.seen(narrowed.began, m, codes.Unauthenticated)
 			}
 			w.last(8 * time.Second)

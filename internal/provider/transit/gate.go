@@ -100,7 +100,10 @@ func (c *Client) retry(ctx context.Context, e *endpoint, rejected openbao.Secret
 		return nil, e.delayed(err)
 	}
 	known := e.rejections.Load()
-	if known.hold(token) { // somebody else's retry was rejected meanwhile
+	if known.hold(token) { // somebody else's request under it was rejected meanwhile
+		if known.denied {
+			return nil, fault.New(fault.PolicyDenied, e.op.Words(), comparePolicy)
+		}
 		return nil, e.delayed(fault.New(fault.RecoveryDelayed, e.op.Words(),
 			"OpenBao rejected the new token too: check that tokens are not being revoked and that the role's policy allows the request"))
 	}

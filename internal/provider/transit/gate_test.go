@@ -229,7 +229,7 @@ func TestAHundredRejectedAtOnce(t *testing.T) {
 
 // What other callers learned about the new token saves the retry.
 func TestARetryThatIsKnownToFail(t *testing.T) {
-	for denied, want := range map[bool]fault.Cause{true: fault.DenialDelayed, false: fault.RecoveryDelayed} {
+	for denied, want := range map[bool]fault.Cause{true: fault.PolicyDenied, false: fault.RecoveryDelayed} {
 		source := newTokens(2)
 		j := &judge{status: upTo(1, 403)}
 		c := peer(t, source, j.serve(t))
