@@ -6,112 +6,48 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/baokms/baokms/internal/provider/auth"
-	"github.com/baokms/baokms/internal/provider/config"
+	"github.com/baokms/baokms/internal/provider/backend"
 	"github.com/baokms/baokms/internal/provider/identity"
 	"github.com/baokms/baokms/internal/provider/kms"
-	"github.com/baokms/baokms/internal/provider/openbao"
 	"github.com/baokms/baokms/internal/provider/registry"
 	"github.com/baokms/baokms/internal/provider/store"
 	"github.com/baokms/baokms/internal/provider/transit"
 	"github.com/baokms/baokms/internal/provider/watch"
 )
 
-// probeConns are the connections that probes and logins use beside the calls.
-const probeConns = 4
-
-// bao is the way to OpenBao: the connection, the shared token, the key.
+// bao is the way to OpenBao, watched.
 type bao struct {
-	conn    *openbao.Conn
-	session *auth.Session
-	transit *transit.Client
+	*backend.Backend
 	// loggedIn is set once a token was seen.
 	loggedIn atomic.Bool
 }
 
 // connect makes the way to OpenBao without using it.
 func (p *provider) connect() (*bao, error) {
-	c := p.config
-	conn, err := openbao.New(openbao.Options{
-		Address:        c.OpenBao.Address,
-		CAFile:         c.OpenBao.CACertFile,
-		ServerName:     c.OpenBao.TLSServerName,
-		Namespace:      c.OpenBao.Namespace,
-		Timeout:        time.Duration(c.OpenBao.Timeout),
+	way, err := backend.Open(p.config, backend.Options{
 		AllowPlainHTTP: p.o.Dev,
-		MaxConns:       c.Server.MaxConcurrentEncrypt + c.Server.MaxConcurrentDecrypt + probeConns,
-		RequestIDs:     c.Logging.LogOpenBaoRequestIDs && p.log.Enabled(context.Background(), slog.LevelDebug),
-		Observer:       requestObserver{p.metrics.OpenBao(), p.log},
+		RequestIDs:     p.config.Logging.LogOpenBaoRequestIDs && p.log.Enabled(context.Background(), slog.LevelDebug),
+		Requests:       requestObserver{p.metrics.OpenBao(), p.log},
+		Auth:           p.metrics,
+		Logger:         p.log,
 	})
 	if err != nil {
 		return nil, err
 	}
-	login, certificateTTL := p.newLogin(conn)
-	session := auth.NewSession(auth.Options{
-		Login:            login,
-		Window:           time.Duration(c.Auth.LoginBeforeExpiry),
-		RenewalIncrement: time.Duration(c.Auth.TokenRenewalIncrement),
-		LoginTimeout:     time.Duration(c.Auth.LoginTimeout),
-		RequestTimeout:   time.Duration(c.OpenBao.Timeout),
-		Logger:           p.log,
-		Observer:         p.metrics,
-	})
-	client, err := transit.New(conn, session, c.Transit.MountPath, c.Transit.KeyName)
-	if err != nil {
-		session.Close()
-		conn.Close()
-		return nil, err
-	}
-	b := &bao{conn: conn, session: session, transit: client}
-	p.metrics.WatchAuth(login.Method(), b.tokenTTL, certificateTTL)
-	p.metrics.WatchBreaker(conn.BreakerState)
+	b := &bao{Backend: way}
+	p.metrics.WatchAuth(b.Login.Method(), b.tokenTTL, b.CertificateTTL())
+	p.metrics.WatchBreaker(b.Conn.BreakerState)
 	return b, nil
 }
 
 // tokenTTL is how long the token is still used: 0 once one was lost, unknown
 // before the first.
 func (b *bao) tokenTTL() (time.Duration, bool) {
-	left := b.session.Remaining()
+	left := b.Session.Remaining()
 	if left > 0 {
 		b.loggedIn.Store(true)
 	}
 	return left, b.loggedIn.Load()
-}
-
-// newLogin makes the login method that the configuration names, and what tells
-// how long its certificate is still valid: nil for a method without one.
-func (p *provider) newLogin(conn *openbao.Conn) (auth.Login, func() (time.Duration, bool)) {
-	c := p.config
-	if c.Auth.Method == config.MethodCert {
-		cert := auth.NewCert(conn, auth.CertOptions{
-			MountPath:       c.Auth.Cert.MountPath,
-			Name:            c.Auth.Cert.Name,
-			CertificateFile: c.Auth.Cert.CertificateFile,
-			KeyFile:         c.Auth.Cert.KeyFile,
-			MinRemaining:    time.Duration(c.Auth.Cert.MinRemainingTTL),
-			Logger:          p.log,
-		})
-		return cert, func() (time.Duration, bool) {
-			end, known := cert.NotAfter()
-			return max(0, time.Until(end)), known
-		}
-	}
-	j := c.Auth.JWT
-	return auth.NewJWT(conn, auth.JWTOptions{
-		MountPath:    j.MountPath,
-		Role:         j.Role,
-		File:         j.JWTFile,
-		MinRemaining: time.Duration(j.MinRemainingTTL),
-		Leeway:       time.Duration(j.ClockSkewLeeway),
-		Issuer:       j.ExpectedIssuer,
-		Audience:     j.ExpectedAudience,
-		Subject:      j.ExpectedSubject,
-	}), nil
-}
-
-func (b *bao) close() {
-	b.session.Close()
-	b.conn.Close()
 }
 
 // boundTransit gives kms the Transit client in the terms of its own interface.
@@ -128,7 +64,7 @@ func (t boundTransit) Decrypt(ctx context.Context, b *identity.Binding, cipherte
 func (p *provider) newWatcher(b *bao, s *store.Store) *watch.Watcher {
 	c := p.config
 	return watch.New(watch.Options{
-		Transit:     b.transit,
+		Transit:     b.Transit,
 		Store:       s,
 		Board:       &p.board,
 		Scope:       c.Scope(),
@@ -156,7 +92,7 @@ func (p *provider) newService(b *bao, w *watch.Watcher) (*kms.Service, error) {
 	return kms.New(kms.Options{
 		Correlate:     correlate,
 		Views:         &p.board,
-		Transit:       boundTransit{b.transit},
+		Transit:       boundTransit{b.Transit},
 		Discoverer:    w,
 		Observer:      p.metrics.KMS(),
 		Log:           p.log,

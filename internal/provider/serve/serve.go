@@ -5,16 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log"
 	"log/slog"
 	"time"
 
-	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 
 	"github.com/baokms/baokms/internal/provider/config"
 	"github.com/baokms/baokms/internal/provider/kms"
 	"github.com/baokms/baokms/internal/provider/observe"
+	"github.com/baokms/baokms/internal/provider/process"
 	"github.com/baokms/baokms/internal/provider/socket"
 	"github.com/baokms/baokms/internal/provider/status"
 	"github.com/baokms/baokms/internal/provider/store"
@@ -54,14 +53,9 @@ type provider struct {
 // is a failure at run time and says in one line which layer failed and what to
 // do next.
 func Run(ctx context.Context, o Options) error {
-	// Before anything secret is read: no core dump, no ptrace, no reading of
-	// /proc/self/mem by others of the same user.
-	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
-		return fmt.Errorf("process: cannot be made non-dumpable: %w; the kernel or a sandbox forbids prctl", err)
+	if err := process.Harden(); err != nil { // before anything secret is read
+		return err
 	}
-	// Libraries log what they meet to the standard logger, net/http even the bytes
-	// of an answer that nobody asked for.
-	log.SetOutput(io.Discard)
 	var opts []config.Option
 	if o.Dev {
 		opts = append(opts, config.AllowPlainHTTP)
@@ -116,7 +110,7 @@ func (p *provider) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer bao.close()
+	defer bao.Close()
 
 	watcher := p.newWatcher(bao, state)
 	b := p.config.Bootstrap
