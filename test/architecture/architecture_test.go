@@ -105,7 +105,7 @@ func TestPurePackages(t *testing.T) {
 // of design/overview: a package may import those of lower layers only.
 func TestImportsPointOneWay(t *testing.T) {
 	layers := [][]string{
-		{"command", "fault", "identity", "process", "securefile", "version", "policy"},
+		{"command", "fault", "identity", "kmsclient", "process", "securefile", "version", "policy"},
 		{"registry"},
 		{"config", "openbao", "status", "store", "socket"},
 		{"auth", "transit"},

@@ -16,6 +16,9 @@ const (
 	CapabilitiesSelf Operation = "capabilities_self"
 )
 
+// healthRead is never observed.
+const healthRead Operation = "health"
+
 // Sizes of answers in bytes that are still read (design: openbao, client).
 const (
 	limitError    = 64 << 10
@@ -41,6 +44,8 @@ func (o Operation) Words() string {
 		return "decrypt with Transit"
 	case CapabilitiesSelf:
 		return "read the token's capabilities"
+	case healthRead:
+		return "ask OpenBao how it is"
 	}
 	return "call OpenBao"
 }

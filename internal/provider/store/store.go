@@ -147,35 +147,50 @@ func (s *Store) Load(fingerprint string) (*registry.Registry, error) {
 // readBoth reads the state file and the checkpoint. Both are nil when neither
 // file exists.
 func (s *Store) readBoth(d directory) (*registry.Registry, *checkpoint, error) {
-	cpName := s.name + checkpointSuffix
-	stateDoc, err := s.read(d, s.name, registry.MaxSize)
+	cp, err := s.readCheckpoint(d)
 	if err != nil {
 		return nil, nil, err
 	}
-	cpDoc, err := s.read(d, cpName, maxCheckpointSize)
-	if err != nil {
+	state, err := s.readState(d)
+	switch {
+	case err != nil:
 		return nil, nil, err
-	}
-	var cp *checkpoint
-	if cpDoc != nil {
-		c, err := decodeCheckpoint(cpDoc)
-		if err != nil {
-			return nil, nil, &Error{s.file(cpName), "the checkpoint " + err.Error(), "restore the state file and the checkpoint from one backup", nil}
-		}
-		cp = &c
-	}
-	if stateDoc == nil {
-		if cp != nil {
-			return nil, nil, &Error{s.path, fmt.Sprintf("the state file is missing, but its checkpoint names generation %d", cp.Generation),
-				"restore the state file of that generation from a backup", nil}
-		}
-		return nil, nil, nil
-	}
-	state, err := registry.Decode(stateDoc)
-	if err != nil {
-		return nil, nil, &Error{s.path, "the state file " + err.Error(), "restore the state file and the checkpoint from one backup", nil}
+	case state == nil && cp != nil:
+		return nil, nil, s.missingState(cp)
 	}
 	return state, cp, nil
+}
+
+// readState returns nil when there is no state file.
+func (s *Store) readState(d directory) (*registry.Registry, error) {
+	doc, err := s.read(d, s.name, registry.MaxSize)
+	if err != nil || doc == nil {
+		return nil, err
+	}
+	state, err := registry.Decode(doc)
+	if err != nil {
+		return nil, &Error{s.path, "the state file " + err.Error(), "restore the state file and the checkpoint from one backup", nil}
+	}
+	return state, nil
+}
+
+// readCheckpoint returns nil when there is no checkpoint.
+func (s *Store) readCheckpoint(d directory) (*checkpoint, error) {
+	name := s.name + checkpointSuffix
+	doc, err := s.read(d, name, maxCheckpointSize)
+	if err != nil || doc == nil {
+		return nil, err
+	}
+	cp, err := decodeCheckpoint(doc)
+	if err != nil {
+		return nil, &Error{s.file(name), "the checkpoint " + err.Error(), "restore the state file and the checkpoint from one backup", nil}
+	}
+	return &cp, nil
+}
+
+func (s *Store) missingState(cp *checkpoint) error {
+	return &Error{s.path, fmt.Sprintf("the state file is missing, but its checkpoint names generation %d", cp.Generation),
+		"restore the state file of that generation from a backup", nil}
 }
 
 // agree applies the load rules to a state and its checkpoint. complete is false
