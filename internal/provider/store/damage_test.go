@@ -18,7 +18,9 @@ func refuse(t *testing.T, state, checkpoint []byte, damaged, kind string) {
 	d.place(modelName, state)
 	d.place(modelName+checkpointSuffix, checkpoint)
 	before := d.key()
+	found, inspectErr := inspectDisk(t, d)
 	_, got, err := boot(d).start()
+	wantAsLoad(t, found, inspectErr, got, err, false)
 	wantDamaged(t, got, err, "/state/"+damaged, kind)
 	if d.key() != before {
 		t.Fatalf("the files were changed to\n%s", d)
@@ -51,7 +53,9 @@ func TestTruncatedFiles(t *testing.T) {
 				t.Fatal(err)
 			}
 			before := listing(t, path)
+			found, inspectErr := Inspect(path)
 			got, err := s.Load(fingerprint)
+			wantAsLoad(t, found, inspectErr, got, err, false)
 			wantDamaged(t, got, err, damaged, kind)
 			wantUntouched(t, path, before)
 		}
@@ -178,6 +182,8 @@ func TestTooLarge(t *testing.T) {
 	put(t, path, large, checkpointDocument(own[1]))
 	before := listing(t, path)
 	_, err := s.Load(fingerprint)
+	found, inspectErr := Inspect(path)
+	wantAsLoad(t, found, inspectErr, nil, err, false)
 	wantError(t, err, path, "is larger than 1048576 bytes", "restore the file from a backup")
 	wantUntouched(t, path, before)
 

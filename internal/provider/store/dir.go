@@ -49,11 +49,11 @@ func openDirectory(path string) (directory, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	switch {
 	case errors.Is(err, unix.ENOENT):
-		return nil, &Error{path, "the state directory does not exist", fmt.Sprintf("create it with mode 0700, owned by user %d", os.Geteuid()), err}
+		return nil, &Error{path, "the state directory does not exist", "create it with mode 0700, owned by the user that the provider runs as; this process runs as " + userName(os.Geteuid()), err}
 	case errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP):
 		return nil, &Error{path, "the state directory is a link or not a directory", "set state.path to a file in a real directory", err}
 	case err != nil:
-		return nil, &Error{path, "the state directory cannot be opened", fmt.Sprintf("make it accessible for user %d", os.Geteuid()), err}
+		return nil, shut(path, err)
 	}
 	d := &osDirectory{fd: fd}
 	var st unix.Stat_t
@@ -62,9 +62,9 @@ func openDirectory(path string) (directory, error) {
 		return nil, &Error{path, "the state directory cannot be examined", "", err}
 	}
 	d.id = dirID{uint64(st.Dev), st.Ino}
-	if uid := os.Geteuid(); int(st.Uid) != uid {
+	if int(st.Uid) != os.Geteuid() {
 		d.Close()
-		return nil, &Error{path, fmt.Sprintf("the state directory is owned by user %d", st.Uid), fmt.Sprintf("make user %d its owner", uid), nil}
+		return nil, wrongUser(path, int(st.Uid), nil)
 	}
 	if mode := st.Mode & 0o777; mode&0o022 != 0 {
 		d.Close()

@@ -10,6 +10,8 @@
 // everything as it found it.
 //
 // Every system call goes through the small directory interface in dir.go, so
-// that tests can fail or cut short each one. The callers are watch, inside
-// serve, and the offline commands that apply a plan: both use the same Save.
+// that tests can fail or cut short each one. The callers of Open are watch,
+// inside serve, and the offline commands that apply a plan: both use the same
+// Save. Every command may call Inspect, which takes no lock, reads beside a
+// running writer and changes nothing.
 package store

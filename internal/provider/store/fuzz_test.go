@@ -58,6 +58,7 @@ func FuzzLoad(f *testing.F) {
 			d.place(modelName+checkpointSuffix, append([]byte{}, checkpoint...))
 		}
 		before := d.String()
+		found, inspectErr := inspectDisk(t, d)
 		s, got, err := boot(d).start()
 		want, complete := expected(state, checkpoint, hasState, hasCheckpoint)
 		switch {
@@ -71,6 +72,7 @@ func FuzzLoad(f *testing.F) {
 		case !same(got, want):
 			t.Fatalf("Load = %s, want %s", describe(got), describe(want))
 		}
+		wantAsLoad(t, found, inspectErr, got, err, complete)
 		if err != nil || !complete {
 			if d.String() != before {
 				t.Fatalf("the files were changed to\n%s", d)

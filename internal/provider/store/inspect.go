@@ -1,65 +1,80 @@
 package store
 
 import (
+	"bytes"
 	"path/filepath"
 
 	"github.com/baokms/baokms/internal/provider/registry"
-	"github.com/baokms/baokms/internal/provider/securefile"
 )
 
 // Inspection is what the files hold at one moment.
 type Inspection struct {
-	// Registry is the state file's; nil when there is no state at all.
+	// Registry is the state file's, also beside an error about the checkpoint or
+	// about what the two say of each other. It is nil when the state file is of no
+	// use, and on a fresh node, where there is no error either.
 	Registry *registry.Registry
 	// Interrupted: the state is the direct successor of what the checkpoint has
 	// confirmed. Either a save is under way or one was cut short, which the next
-	// start completes.
+	// start completes. Never set beside an error.
 	Interrupted bool
+	// StateErr is why there is no Registry: what is wrong with the state file, or
+	// with the way to it, also where Load would stop at the checkpoint first. It is
+	// set exactly when there is an error and no Registry.
+	StateErr error
+	// CheckpointErr is what is wrong with the checkpoint by itself, nil when it can
+	// be read or does not exist.
+	CheckpointErr error
 }
 
-// inspections is how often the files are read again while they contradict each
-// other: a running provider may be saving.
-const inspections = 5
+// inspections is how often the files are read again because a running provider
+// has saved meanwhile. It saves once a probe at most, so two do; the rest is for
+// a machine that does not let us run.
+const inspections = 1000
 
 // Inspect reads the files without the lock and changes nothing: it may be called
-// while a provider runs. It judges them as Load does, but for the configuration's
-// fingerprint, which is the caller's to compare, and completes nothing. When only
-// the checkpoint is at fault, the registry is returned beside the *Error, whose
-// Path is the checkpoint's.
+// while a provider runs, and on a read-only file system. Its error is the one
+// that Load would return, but for the configuration's fingerprint, which is the
+// caller's to compare; an interrupted save is no error and is not completed.
 func Inspect(path string) (Inspection, error) {
-	if err := securefile.CheckPath(path, "state file"); err != nil {
-		return Inspection{}, err
-	}
-	d, err := openDirectory(filepath.Dir(path))
+	d, err := inspected(path)
 	if err != nil {
-		return Inspection{}, err
+		return Inspection{StateErr: err}, err
 	}
 	defer d.Close()
 	s := &Store{path: path, name: filepath.Base(path)}
-	var found Inspection
+	return s.inspect(d)
+}
+
+func inspected(path string) (directory, error) {
+	if err := checkPath(path); err != nil {
+		return nil, err
+	}
+	return openDirectory(filepath.Dir(path))
+}
+
+// inspect takes the state and the checkpoint of one moment. A save replaces the
+// state, then the checkpoint, and no generation ever comes back: with the same
+// checkpoint before and after, at most one save came between, and the state that
+// was read is that checkpoint's own or its successor.
+func (s *Store) inspect(d directory) (Inspection, error) {
+	cp := s.readCheckpoint(d)
+	var state content
 	for range inspections {
-		if found, err = s.inspect(d); err == nil {
+		state = s.readState(d)
+		again := s.readCheckpoint(d)
+		// Absent and empty are not the same.
+		same := (again.doc == nil) == (cp.doc == nil) && bytes.Equal(again.doc, cp.doc)
+		cp = again
+		if same {
 			break
 		}
 	}
-	return found, err
-}
-
-// inspect reads the checkpoint first: a save that comes between the two reads
-// then looks like one under way.
-func (s *Store) inspect(d directory) (Inspection, error) {
-	cp, cpErr := s.readCheckpoint(d)
-	state, err := s.readState(d)
-	switch {
-	case err != nil:
-		return Inspection{}, err
-	case state == nil && cpErr == nil && cp == nil:
-		return Inspection{}, nil
-	case state == nil && cpErr == nil:
-		return Inspection{}, s.missingState(cp)
-	case cpErr != nil:
-		return Inspection{Registry: state}, cpErr
+	both := s.decode(state, cp)
+	found := Inspection{Registry: both.state, StateErr: both.stateErr, CheckpointErr: both.checkpointErr}
+	if err := both.fault(); err != nil || both.state == nil {
+		return found, err
 	}
-	complete, err := s.agree(state, cp)
-	return Inspection{Registry: state, Interrupted: err == nil && !complete}, err
+	complete, err := s.agree(both.state, both.checkpoint)
+	found.Interrupted = err == nil && !complete
+	return found, err
 }

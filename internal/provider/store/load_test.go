@@ -119,7 +119,10 @@ func TestLoadRules(t *testing.T) {
 			if tt.fingerprint == "" {
 				tt.fingerprint = fingerprint
 			}
+			found, inspectErr := Inspect(path)
+			wantUntouched(t, path, before)
 			got, err := s.Load(tt.fingerprint)
+			wantAsLoad(t, found, inspectErr, got, err, tt.completed)
 			if tt.problem != "" {
 				about := path
 				if tt.onCheckpoint {

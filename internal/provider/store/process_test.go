@@ -22,11 +22,20 @@ const (
 	roleHold  = "hold"  // take the lock and keep it
 	roleSave  = "save"  // save one generation after another
 	roleLimit = "limit" // save with a bound on file sizes, then without
+	// roleInspect only looks.
+	roleInspect = "inspect"
 )
 
 // child is the other process. It reports on standard output, and ends when it is
 // killed or its standard input is closed.
 func child(role, path string) int {
+	if role == roleInspect {
+		if _, err := Inspect(path); err != nil {
+			fmt.Println("open:", err)
+			return 1
+		}
+		return 0
+	}
 	s, err := Open(path)
 	if err != nil {
 		fmt.Println("open:", err)

@@ -109,7 +109,9 @@ func TestUnsafeFiles(t *testing.T) {
 					wantUntouched(t, path, before)
 				}
 				within(t, "Load", func() {
-					_, err := s.Load(fingerprint)
+					found, inspectErr := Inspect(path)
+					loaded, err := s.Load(fingerprint)
+					wantAsLoad(t, found, inspectErr, loaded, err, false)
 					if tt.inert {
 						if err != nil {
 							t.Errorf("Load: %v", err)

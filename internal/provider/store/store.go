@@ -20,6 +20,9 @@ const (
 	temporarySuffix  = ".tmp"
 )
 
+// restoreBoth is the next step where a file by itself is of no use.
+const restoreBoth = "restore the state file and the checkpoint from one backup"
+
 // Store is the exclusive writer of one registry's files. It is not safe for
 // concurrent use: it has one caller, the one writer.
 type Store struct {
@@ -39,11 +42,8 @@ type Store struct {
 // process holds the lock, and an *Error for an unsafe directory or lock file.
 // The caller must Close the Store.
 func Open(path string) (*Store, error) {
-	if err := securefile.CheckPath(path, "state file"); err != nil {
+	if err := checkPath(path); err != nil {
 		return nil, err
-	}
-	if path == filepath.Dir(path) {
-		return nil, &Error{path, "is a directory", "set state.path to a file", nil}
 	}
 	d, err := openDirectory(filepath.Dir(path))
 	if err != nil {
@@ -64,6 +64,16 @@ func Open(path string) (*Store, error) {
 		}
 	}
 	return s, nil
+}
+
+func checkPath(path string) error {
+	if err := securefile.CheckPath(path, "state file"); err != nil {
+		return err
+	}
+	if path == filepath.Dir(path) {
+		return &Error{path, "is a directory", "set state.path to a file", nil}
+	}
+	return nil
 }
 
 // Close releases the lock. The files stay.
@@ -120,15 +130,16 @@ func (s *Store) Load(fingerprint string) (*registry.Registry, error) {
 		return nil, err
 	}
 	defer d.Close()
-	state, cp, err := s.readBoth(d)
-	if err != nil || state == nil {
+	both := s.decode(s.readState(d), s.readCheckpoint(d))
+	if err := both.fault(); err != nil || both.state == nil {
 		return nil, err
 	}
+	state := both.state
 	if state.Fingerprint() != fingerprint {
 		return nil, &Error{s.path, fmt.Sprintf("belongs to another configuration: its fingerprint is %s, the configuration's is %s", state.Fingerprint(), fingerprint),
 			"restore the configuration that this state was made with, or point state.path elsewhere; compare the output of 'config' across nodes", nil}
 	}
-	complete, err := s.agree(state, cp)
+	complete, err := s.agree(state, both.checkpoint)
 	if err != nil {
 		return nil, err
 	}
@@ -144,53 +155,69 @@ func (s *Store) Load(fingerprint string) (*registry.Registry, error) {
 	return state, nil
 }
 
-// readBoth reads the state file and the checkpoint. Both are nil when neither
-// file exists.
-func (s *Store) readBoth(d directory) (*registry.Registry, *checkpoint, error) {
-	cp, err := s.readCheckpoint(d)
-	if err != nil {
-		return nil, nil, err
-	}
-	state, err := s.readState(d)
-	switch {
-	case err != nil:
-		return nil, nil, err
-	case state == nil && cp != nil:
-		return nil, nil, s.missingState(cp)
-	}
-	return state, cp, nil
+// content is what reading a file gave: nil without an error when it does not
+// exist.
+type content struct {
+	doc []byte
+	err error
 }
 
-// readState returns nil when there is no state file.
-func (s *Store) readState(d directory) (*registry.Registry, error) {
+func (s *Store) readState(d directory) content {
 	doc, err := s.read(d, s.name, registry.MaxSize)
-	if err != nil || doc == nil {
-		return nil, err
+	return content{doc, err}
+}
+
+func (s *Store) readCheckpoint(d directory) content {
+	doc, err := s.read(d, s.name+checkpointSuffix, maxCheckpointSize)
+	return content{doc, err}
+}
+
+// files are the two files, each judged by itself.
+type files struct {
+	state                   *registry.Registry // nil without one
+	checkpoint              *checkpoint        // nil without one
+	stateErr, checkpointErr error
+}
+
+// fault is what Load stops at, nil when each file can be taken for itself.
+func (f files) fault() error {
+	if f.checkpointErr != nil {
+		return f.checkpointErr
 	}
+	return f.stateErr
+}
+
+func (s *Store) decode(state, cp content) files {
+	f := files{stateErr: state.err, checkpointErr: cp.err}
+	if cp.doc != nil {
+		f.checkpoint, f.checkpointErr = s.decodeCheckpoint(cp.doc)
+	}
+	switch {
+	case state.doc != nil:
+		f.state, f.stateErr = s.decodeState(state.doc)
+	case state.err == nil && f.checkpoint != nil:
+		f.stateErr = &Error{s.path, fmt.Sprintf("the state file is missing, but its checkpoint names generation %d", f.checkpoint.Generation),
+			"restore the state file of that generation from a backup", nil}
+	case state.err == nil && f.checkpointErr != nil:
+		f.stateErr = &Error{s.path, "the state file is missing, but its checkpoint is there", restoreBoth, nil}
+	}
+	return f
+}
+
+func (s *Store) decodeState(doc []byte) (*registry.Registry, error) {
 	state, err := registry.Decode(doc)
 	if err != nil {
-		return nil, &Error{s.path, "the state file " + err.Error(), "restore the state file and the checkpoint from one backup", nil}
+		return nil, &Error{s.path, "the state file " + err.Error(), restoreBoth, nil}
 	}
 	return state, nil
 }
 
-// readCheckpoint returns nil when there is no checkpoint.
-func (s *Store) readCheckpoint(d directory) (*checkpoint, error) {
-	name := s.name + checkpointSuffix
-	doc, err := s.read(d, name, maxCheckpointSize)
-	if err != nil || doc == nil {
-		return nil, err
-	}
+func (s *Store) decodeCheckpoint(doc []byte) (*checkpoint, error) {
 	cp, err := decodeCheckpoint(doc)
 	if err != nil {
-		return nil, &Error{s.file(name), "the checkpoint " + err.Error(), "restore the state file and the checkpoint from one backup", nil}
+		return nil, &Error{s.path + checkpointSuffix, "the checkpoint " + err.Error(), restoreBoth, nil}
 	}
 	return &cp, nil
-}
-
-func (s *Store) missingState(cp *checkpoint) error {
-	return &Error{s.path, fmt.Sprintf("the state file is missing, but its checkpoint names generation %d", cp.Generation),
-		"restore the state file of that generation from a backup", nil}
 }
 
 // agree applies the load rules to a state and its checkpoint. complete is false
