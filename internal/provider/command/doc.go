@@ -6,7 +6,8 @@
 // here alone. A report is pasted into tickets and chats, so what may never be in
 // one is a token, a JWT, a key_id, a Transit path or key name, or the path of a
 // file: a file is named by the field of the configuration that points to it, a
-// key by its hash and version.
+// key by its hash and version. The one exception is init's: its steps and files
+// repeat what its flags said.
 //
 // The package is pure but for the io.Writer that it is given, and imports nothing
 // of the provider. diagnose, operate, setup and benchmark make reports; only

@@ -36,8 +36,9 @@ type Report struct {
 	Registry *Registry `json:"registry,omitempty"`
 	Transit  *Transit  `json:"transit,omitempty"`
 	Rotation *Rotation `json:"rotation,omitempty"`
-	// Change is a retirement or restoration, planned or applied.
-	Change    *Change    `json:"change,omitempty"`
+	// Change is a retirement or restoration, planned or applied. Its fields are the
+	// document's own in JSON, as those of the node report's plan are.
+	*Change
 	Files     []File     `json:"files,omitempty"`
 	Benchmark *Benchmark `json:"benchmark,omitempty"`
 	// Confidence is "limited" where the report could be taken for more than one
@@ -212,10 +213,11 @@ type Step struct {
 
 // Benchmark is what was measured.
 type Benchmark struct {
-	// PayloadBytes is the plaintext's size, CPUs what the process may use.
+	// PayloadBytes is the plaintext's size, 0 when the rows have several; CPUs is
+	// what the process may use.
 	PayloadBytes int `json:"payloadBytes"`
 	CPUs         int `json:"cpus"`
-	// Rows are one for each operation and number of callers.
+	// Rows are one for each operation, size and number of callers.
 	Rows []BenchmarkRow `json:"rows"`
 }
 
@@ -223,10 +225,12 @@ type Benchmark struct {
 // call.
 type BenchmarkRow struct {
 	// Operation is status, encrypt or decrypt.
-	Operation string   `json:"operation"`
-	Callers   int      `json:"callers"`
-	Socket    Figures  `json:"socket"`
-	Bare      *Figures `json:"bare,omitempty"` // none for status
+	Operation string `json:"operation"`
+	// PayloadBytes is the plaintext's size; none for status.
+	PayloadBytes int      `json:"payloadBytes,omitempty"`
+	Callers      int      `json:"callers"`
+	Socket       Figures  `json:"socket"`
+	Bare         *Figures `json:"bare,omitempty"` // none for status
 	// Ratio is the socket's throughput divided by the bare one, 0 without one.
 	Ratio float64 `json:"ratio,omitempty"`
 }
