@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/pprof/profile"
+
+	"github.com/baokms/baokms/internal/provider/kmsclient"
 )
 
 var example = canned{
@@ -18,7 +20,7 @@ var example = canned{
 }
 
 // emptyChild is a child that serves the empty server, and a client of it.
-func emptyChild(t *testing.T, ctx context.Context, env ...string) (*child, *kmsClient) {
+func emptyChild(t *testing.T, ctx context.Context, env ...string) (*child, kmsClient) {
 	t.Helper()
 	c, err := startChild(ctx, env...)
 	if err != nil {
@@ -29,12 +31,12 @@ func emptyChild(t *testing.T, ctx context.Context, env ...string) (*child, *kmsC
 	if err := c.order(order{Do: serveEmpty, Socket: path, Canned: example}); err != nil {
 		t.Fatal(err)
 	}
-	k, err := dial(path)
+	k, err := kmsclient.New(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = k.conn.Close() })
-	return c, k
+	t.Cleanup(func() { _ = k.Close() })
+	return c, kmsClient{k}
 }
 
 func TestEmptyServerAnswersAllMethods(t *testing.T) {

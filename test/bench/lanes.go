@@ -4,17 +4,15 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"net"
 	"sync/atomic"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	kmsapi "k8s.io/kms/apis/v2"
 
+	"github.com/baokms/baokms/internal/provider/benchmark/load"
 	"github.com/baokms/baokms/internal/provider/identity"
+	"github.com/baokms/baokms/internal/provider/kmsclient"
 	"github.com/baokms/baokms/internal/provider/transit"
-	"github.com/baokms/baokms/test/bench/load"
 )
 
 // The lanes.
@@ -44,30 +42,14 @@ const callTimeout = 30 * time.Second
 // requestUID is as long as the API server's.
 const requestUID = "7f2c1a52-8a0e-4c36-9d0b-0d6a4d1f6b11"
 
-// kmsClient calls a KMS v2 socket as the API server does: over one connection.
-type kmsClient struct {
-	conn *grpc.ClientConn
-	kmsapi.KeyManagementServiceClient
-}
+// kmsClient calls a KMS v2 socket as the API server does, and checks what it answers.
+type kmsClient struct{ *kmsclient.Client }
 
-func dial(path string) (*kmsClient, error) {
-	conn, err := grpc.NewClient("passthrough:///"+path,
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-			var d net.Dialer
-			return d.DialContext(ctx, "unix", path)
-		}))
-	if err != nil {
-		return nil, err
-	}
-	return &kmsClient{conn, kmsapi.NewKeyManagementServiceClient(conn)}, nil
-}
-
-func (k *kmsClient) status(keyID string) load.Operation {
+func (k kmsClient) status(keyID string) load.Operation {
 	return func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
-		resp, err := k.Status(ctx, &kmsapi.StatusRequest{})
+		resp, err := k.Status(ctx)
 		if err != nil {
 			return err
 		}
@@ -78,11 +60,11 @@ func (k *kmsClient) status(keyID string) load.Operation {
 	}
 }
 
-func (k *kmsClient) encrypt(plaintext []byte, keyID string) load.Operation {
+func (k kmsClient) encrypt(plaintext []byte, keyID string) load.Operation {
 	return func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
-		resp, err := k.Encrypt(ctx, &kmsapi.EncryptRequest{Plaintext: plaintext, Uid: requestUID})
+		resp, err := k.Encrypt(ctx, requestUID, plaintext)
 		if err != nil {
 			return err
 		}
@@ -93,13 +75,12 @@ func (k *kmsClient) encrypt(plaintext []byte, keyID string) load.Operation {
 	}
 }
 
-func (k *kmsClient) decrypt(c canned) load.Operation {
+func (k kmsClient) decrypt(c canned) load.Operation {
+	encrypted := &kmsapi.EncryptResponse{Ciphertext: c.Ciphertext, KeyId: c.KeyID, Annotations: c.Annotations}
 	return func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
-		resp, err := k.Decrypt(ctx, &kmsapi.DecryptRequest{
-			Ciphertext: c.Ciphertext, Uid: requestUID, KeyId: c.KeyID, Annotations: c.Annotations,
-		})
+		resp, err := k.Decrypt(ctx, requestUID, encrypted)
 		if err != nil {
 			return err
 		}

@@ -21,7 +21,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/baokms/baokms/test/bench/load"
+	"github.com/baokms/baokms/internal/provider/benchmark/load"
 )
 
 // options are what the command line says.

@@ -8,9 +8,7 @@ import (
 	"runtime"
 	"time"
 
-	kmsapi "k8s.io/kms/apis/v2"
-
-	"github.com/baokms/baokms/test/bench/load"
+	"github.com/baokms/baokms/internal/provider/benchmark/load"
 )
 
 const (
@@ -26,9 +24,9 @@ const (
 type measurement struct {
 	*world
 	o       options
-	bare    *backend
-	node    *kmsClient
-	empty   *kmsClient
+	bare    *way
+	node    kmsClient
+	empty   kmsClient
 	example canned
 	results load.Results
 }
@@ -71,7 +69,7 @@ func (m *measurement) connect(ctx context.Context) (err error) {
 	if m.bare, err = connect(ctx, m.files.Config, nil); err != nil {
 		return err
 	}
-	m.atEnd(func() error { m.bare.close(); return nil })
+	m.atEnd(func() error { m.bare.Close(); return nil })
 	if m.node, err = m.dial(m.files.Socket); err != nil {
 		return err
 	}
@@ -80,12 +78,12 @@ func (m *measurement) connect(ctx context.Context) (err error) {
 }
 
 // exampleOf has a provider encrypt a random seed.
-func exampleOf(ctx context.Context, k *kmsClient) (canned, error) {
+func exampleOf(ctx context.Context, k kmsClient) (canned, error) {
 	plaintext := make([]byte, seedSize)
 	_, _ = rand.Read(plaintext) // never fails
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	resp, err := k.Encrypt(ctx, &kmsapi.EncryptRequest{Plaintext: plaintext, Uid: requestUID})
+	resp, err := k.Encrypt(ctx, requestUID, plaintext)
 	if err != nil {
 		return canned{}, fmt.Errorf("the provider's first Encrypt: %w", err)
 	}
@@ -113,10 +111,10 @@ func (m *measurement) lanes() ([]load.Lane, error) {
 	}
 	e := m.example
 	return []load.Lane{
-		{Name: transitEncrypt, Callers: callers, Do: bareEncrypt(m.bare.client, binding, e.Plaintext)},
+		{Name: transitEncrypt, Callers: callers, Do: bareEncrypt(m.bare.Transit, binding, e.Plaintext)},
 		{Name: providerEncrypt, Callers: callers, Do: m.node.encrypt(e.Plaintext, e.KeyID)},
 		{Name: emptyEncrypt, Callers: callers, Do: m.empty.encrypt(e.Plaintext, e.KeyID)},
-		{Name: transitDecrypt, Callers: callers, Do: bareDecrypt(m.bare.client, binding, e)},
+		{Name: transitDecrypt, Callers: callers, Do: bareDecrypt(m.bare.Transit, binding, e)},
 		{Name: providerDecrypt, Callers: callers, Do: m.node.decrypt(e)},
 		{Name: emptyDecrypt, Callers: callers, Do: m.empty.decrypt(e)},
 		{Name: providerStatus, Callers: statusCallers, Do: m.node.status(e.KeyID)},

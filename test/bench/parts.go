@@ -48,17 +48,17 @@ func startParts(configFile string) (stop func() error, err error) {
 	}
 	stopServer, err := serveParts(b, &board, metrics, build)
 	if err != nil {
-		b.close()
+		b.Close()
 		return nil, err
 	}
 	return func() error {
 		err := stopServer()
-		b.close()
+		b.Close()
 		return err
 	}, nil
 }
 
-func serveParts(b *backend, board *status.Board, metrics *observe.Metrics, build version.Info) (stop func() error, err error) {
+func serveParts(b *way, board *status.Board, metrics *observe.Metrics, build version.Info) (stop func() error, err error) {
 	c := b.config
 	view, err := healthyView(b)
 	if err != nil {
@@ -71,7 +71,7 @@ func serveParts(b *backend, board *status.Board, metrics *observe.Metrics, build
 	}
 	service, err := kms.New(kms.Options{
 		Views:         board,
-		Transit:       boundTransit{b.client},
+		Transit:       boundTransit{b.Transit},
 		Observer:      metrics.KMS(),
 		Log:           log,
 		Caps:          caps(c),
@@ -96,7 +96,7 @@ func caps(c *config.Config) kms.Caps {
 }
 
 // healthyView is what the watcher publishes when all is well. Nobody refreshes it here, so it may grow old.
-func healthyView(b *backend) (*status.View, error) {
+func healthyView(b *way) (*status.View, error) {
 	now := time.Now()
 	r, err := registry.Bootstrap(b.config.Scope(), b.config.Fingerprint(), registry.Metadata{
 		Latest:        b.key.Latest,

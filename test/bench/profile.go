@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/pprof/profile"
 
-	"github.com/baokms/baokms/test/bench/load"
+	"github.com/baokms/baokms/internal/provider/benchmark/load"
 	"github.com/baokms/baokms/test/bench/share"
 )
 
@@ -92,14 +92,14 @@ func profileTimes(ctx context.Context, w *world, o options) (*timeShares, error)
 }
 
 // startProfiled starts the provider's parts in a child and makes a client of it.
-func startProfiled(ctx context.Context, w *world, env ...string) (*child, *kmsClient, canned, error) {
+func startProfiled(ctx context.Context, w *world, env ...string) (*child, kmsClient, canned, error) {
 	c, err := w.startChild(ctx, order{Do: serveProvider, Config: w.files.Config}, env...)
 	if err != nil {
-		return nil, nil, canned{}, err
+		return nil, kmsClient{}, canned{}, err
 	}
 	k, err := w.dial(w.files.Socket)
 	if err != nil {
-		return nil, nil, canned{}, err
+		return nil, kmsClient{}, canned{}, err
 	}
 	example, err := exampleOf(ctx, k)
 	return c, k, example, err

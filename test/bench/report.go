@@ -7,7 +7,7 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/baokms/baokms/test/bench/load"
+	"github.com/baokms/baokms/internal/provider/benchmark/load"
 	"github.com/baokms/baokms/test/bench/share"
 )
 

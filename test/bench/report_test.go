@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/baokms/baokms/test/bench/load"
+	"github.com/baokms/baokms/internal/provider/benchmark/load"
 	"github.com/baokms/baokms/test/bench/share"
 )
 
@@ -170,7 +170,7 @@ func TestJSON(t *testing.T) {
 	if err := d.Decode(&r); err != nil {
 		t.Fatal(err)
 	}
-	first := row{transitEncrypt, 1, load.Summary{PerSecond: 1000, P50: 900_000, P95: 900_000, P99: 900_000, Calls: 1000}}
+	first := row{transitEncrypt, 1, load.Summary{PerSecond: 1000, P50: 900_000, P95: 900_000, P99: 900_000, Slowest: 900_000, Calls: 1000}}
 	if r.Server != "OpenBao" || r.Rounds != 1 || r.SliceMS != 1000 || len(r.Lanes) != 14 || r.Lanes[0] != first {
 		t.Errorf("%+v", r)
 	}

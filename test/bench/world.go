@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/baokms/baokms/internal/provider/kmsclient"
 	"github.com/baokms/baokms/test/stack"
 )
 
@@ -106,13 +107,13 @@ func (w *world) startChild(ctx context.Context, first order, env ...string) (*ch
 }
 
 // dial makes a client of a KMS socket.
-func (w *world) dial(path string) (*kmsClient, error) {
-	k, err := dial(path)
+func (w *world) dial(path string) (kmsClient, error) {
+	c, err := kmsclient.New(path)
 	if err != nil {
-		return nil, fmt.Errorf("the KMS socket: %w", err)
+		return kmsClient{}, fmt.Errorf("the KMS socket: %w", err)
 	}
-	w.atEnd(k.conn.Close)
-	return k, nil
+	w.atEnd(c.Close)
+	return kmsClient{c}, nil
 }
 
 // loadAverage is the machine's load average of the last minute.

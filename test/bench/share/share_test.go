@@ -28,7 +28,7 @@ func TestLayerOf(t *testing.T) {
 	for function, want := range map[string]Layer{
 		"github.com/baokms/baokms/internal/provider/kms.(*Service).Encrypt": Ours,
 		"github.com/baokms/baokms/internal/providers.F":                     "",
-		"github.com/baokms/baokms/test/bench/load.run":                      "",
+		"github.com/baokms/baokms/test/bench.run":                           "",
 		"google.golang.org/grpc.(*Server).handleStream":                     GRPC,
 		"google.golang.org/protobuf/proto.Unmarshal":                        GRPC,
 		"golang.org/x/net/http2.(*Framer).ReadFrame":                        GRPC,

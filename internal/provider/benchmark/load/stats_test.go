@@ -28,6 +28,8 @@ func TestPercentile(t *testing.T) {
 		{"hundred, 99", hundred, 99, 99},
 		{"hundred, 100", hundred, 100, 100},
 		{"ninety-nine, 99", hundred[:99], 99, 99},
+		{"twenty, 95", hundred[:20], 95, 19},
+		{"nineteen, 95", hundred[:19], 95, 19},
 		{"hundred, 0", hundred, 0, 1},
 	} {
 		if got := percentile(c.sorted, c.p); got != c.want {
@@ -91,8 +93,8 @@ func TestFiguresCompareWithinARound(t *testing.T) {
 
 func TestSummary(t *testing.T) {
 	c := Cell{"a", 1}
-	r := Results{c: {calls(50, 100), calls(45, 200), calls(5, 300)}}
-	want := Summary{PerSecond: 45, P50: 100, P95: 200, P99: 300, Calls: 100}
+	r := Results{c: {calls(50, 100), calls(45, 200), calls(4, 300), calls(1, 900)}}
+	want := Summary{PerSecond: 24.5, P50: 100, P95: 200, P99: 300, Slowest: 900, Calls: 100}
 	if got := r.Summary(c); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}

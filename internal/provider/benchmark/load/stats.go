@@ -10,10 +10,13 @@ import (
 type Summary struct {
 	// PerSecond is the median of the rounds' calls a second.
 	PerSecond float64 `json:"perSecond"`
-	// P50, P95 and P99 are percentiles of the latencies of all rounds, in nanoseconds when encoded.
+	// P50, P95 and P99 are percentiles of the latencies of all rounds, in nanoseconds when encoded: the nearest rank, so each is the latency
+	// of a call that was made. Of fewer than 100 calls P99 is the slowest, of fewer than 20 P95 is.
 	P50 time.Duration `json:"p50Ns"`
 	P95 time.Duration `json:"p95Ns"`
 	P99 time.Duration `json:"p99Ns"`
+	// Slowest is the longest latency.
+	Slowest time.Duration `json:"slowestNs"`
 	// Calls is the number of calls in all rounds.
 	Calls int `json:"calls"`
 }
@@ -32,6 +35,7 @@ func (r Results) Summary(c Cell) Summary {
 		P50:       percentile(latencies, 50),
 		P95:       percentile(latencies, 95),
 		P99:       percentile(latencies, 99),
+		Slowest:   percentile(latencies, 100),
 		Calls:     len(latencies),
 	}
 }

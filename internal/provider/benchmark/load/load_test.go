@@ -127,9 +127,11 @@ func TestMeasureTakesTurns(t *testing.T) {
 }
 
 func TestMeasureNamesTheLaneThatFailed(t *testing.T) {
-	lanes := []Lane{{"broken", []int{2}, func(context.Context) error { return errors.New("refused") }}}
-	_, err := Measure(t.Context(), lanes, Plan{Rounds: 1, Slice: time.Second}, nil)
-	if err == nil || err.Error() != "broken with 2 callers: refused" {
-		t.Errorf("error %v", err)
+	for callers, want := range map[int]string{1: "broken with 1 caller: refused", 2: "broken with 2 callers: refused"} {
+		lanes := []Lane{{"broken", []int{callers}, func(context.Context) error { return errors.New("refused") }}}
+		_, err := Measure(t.Context(), lanes, Plan{Rounds: 1, Slice: time.Second}, nil)
+		if err == nil || err.Error() != want {
+			t.Errorf("error %v, want %s", err, want)
+		}
 	}
 }

@@ -4,5 +4,5 @@
 // second, so the lanes take turns in short slices, several rounds of them, and what is compared is what the same round saw. It knows nothing
 // of what an operation does, prints nothing, and never goes on after a call has failed: a rate of failures is no figure.
 //
-// Only the benchmark uses it (design: testing, benchmarks).
+// Only the two benchmarks use it: the operator's command and test/bench (design: testing, benchmarks).
 package load

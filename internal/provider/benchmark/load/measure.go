@@ -31,6 +31,14 @@ type Cell struct {
 	Callers int
 }
 
+// String is for a person: "Encrypt with 8 callers".
+func (c Cell) String() string {
+	if c.Callers == 1 {
+		return c.Lane + " with 1 caller"
+	}
+	return fmt.Sprintf("%s with %d callers", c.Lane, c.Callers)
+}
+
 // Results holds a series for each cell, one slice a round.
 type Results map[Cell][]Slice
 
@@ -56,7 +64,7 @@ func Measure(ctx context.Context, lanes []Lane, p Plan, before func(Cell)) (Resu
 			runtime.GC()
 			s, err := For(ctx, turn.do, turn.cell.Callers, p.Slice)
 			if err != nil {
-				return nil, fmt.Errorf("%s with %d callers: %w", turn.cell.Lane, turn.cell.Callers, err)
+				return nil, fmt.Errorf("%s: %w", turn.cell, err)
 			}
 			results[turn.cell] = append(results[turn.cell], s)
 		}
