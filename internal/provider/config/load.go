@@ -52,14 +52,15 @@ func Path(flag string, getenv func(string) string) string {
 	return DefaultPath
 }
 
+// fileRule is what the configuration file must be.
+var fileRule = securefile.Rule{What: "configuration file", Forbid: securefile.Private, MaxSize: MaxSize}
+
 // Load reads, completes and judges the file at path, which must be absolute,
 // regular, not a link, owned by root or the process's user, not writable by the
 // group and closed to others. Every failure is an *Error.
 func Load(path string, opts ...Option) (*Config, error) {
 	o := newOptions(opts)
-	data, err := securefile.Read(path, securefile.Rule{
-		What: "configuration file", Forbid: securefile.Private, MaxSize: MaxSize,
-	})
+	data, err := securefile.Read(path, fileRule)
 	if err != nil {
 		return nil, &Error{File: path, Err: err}
 	}

@@ -115,5 +115,5 @@ func refuseRetirement(err error) *refusal {
 	case errors.As(err, &metadata):
 		return refuse(http.StatusConflict, string(metadata.Problem), advice{metadata.Message(), metadata.NextStep})
 	}
-	return refuse(http.StatusInternalServerError, reasonUnexplained, advice{"the plan would break an invariant of the registry", reportDefect})
+	return refuse(http.StatusInternalServerError, reasonUnexplained, advice{"the plan would break an invariant of the registry", status.ReportDefect})
 }

@@ -187,7 +187,7 @@ func (p preflight) keyIDs() report.Check {
 	scope := r.Scope()
 	for _, e := range r.Entries() {
 		if id := scope.KeyID(e.TransitVersion, e.VersionCreatedAtUnix); id != e.KeyID || id != e.Binding.KeyID() {
-			return told(c, report.Fail, reasonOtherKeyID, advice{"a key_id is not the one that its version and creation time give", reportDefect})
+			return told(c, report.Fail, reasonOtherKeyID, advice{"a key_id is not the one that its version and creation time give", status.ReportDefect})
 		}
 	}
 	return c
@@ -204,7 +204,7 @@ func (p preflight) consistency() report.Check {
 	case !v.Healthy:
 		return told(c, report.Fail, string(v.Reasons[0]), adviceOn(v.Reasons[0], p.classOf(v.Reasons[0])))
 	case v.Active != r.Active() || p.facts.Deep.KeyID != v.Active.KeyID:
-		return told(c, report.Fail, reasonInconsistent, advice{"Status names another key than the one that is active and proved", reportDefect})
+		return told(c, report.Fail, reasonInconsistent, advice{"Status names another key than the one that is active and proved", status.ReportDefect})
 	}
 	return c
 }

@@ -64,13 +64,13 @@ func openDirectory(path string) (*directory, error) {
 func directoryError(path, dir string, err error) error {
 	switch {
 	case errors.Is(err, unix.ENOENT):
-		return &Error{path, "the directory " + dir + " does not exist", "create it, owned by " + owner() + " with mode 0750", nil}
+		return &Error{path, "the directory " + dir + " does not exist", "create it, owned by " + owner() + " with mode 0750", ErrNoDirectory}
 	case errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP):
 		// With O_NOFOLLOW a link answers one of the two, depending on the system.
 		if isLink(dir) {
 			return &Error{path, "the directory " + dir + " is a symbolic link", "give the path through the directory itself", nil}
 		}
-		return &Error{path, dir + " is not a directory", "correct the path", nil}
+		return &Error{path, "the parent " + dir + " is not a directory", "correct the path", nil}
 	}
 	return &Error{path, "the directory " + dir + " cannot be opened", "make it accessible to " + owner(), err}
 }

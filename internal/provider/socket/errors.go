@@ -6,6 +6,9 @@ import (
 	"os"
 )
 
+// ErrNoDirectory is wrapped by the error about a directory that does not exist.
+var ErrNoDirectory = errors.New("the directory does not exist")
+
 // Error says which socket path cannot be used, why, and what to do next.
 type Error struct {
 	Path string
@@ -17,7 +20,7 @@ type Error struct {
 
 func (e *Error) Error() string {
 	s := "socket " + e.Path + ": " + e.Problem
-	if e.Err != nil {
+	if e.Err != nil && !errors.Is(e.Err, ErrNoDirectory) { // the problem says it already
 		s += ": " + reason(e.Err)
 	}
 	return s + "; " + e.Fix

@@ -15,6 +15,7 @@ type inode struct {
 	fd   int
 	id   inodeID
 	mode uint32
+	gid  uint32
 }
 
 type inodeID struct{ dev, ino uint64 }
@@ -31,7 +32,7 @@ func (d *directory) openInode(name string) (*inode, error) {
 		_ = unix.Close(fd)
 		return nil, err
 	}
-	return &inode{fd: fd, id: idOf(&st), mode: st.Mode}, nil
+	return &inode{fd: fd, id: idOf(&st), mode: st.Mode, gid: st.Gid}, nil
 }
 
 // idOf widens both numbers: their types differ between architectures.

@@ -38,22 +38,31 @@ func (d *directory) clear(name string, h hooks) (removed bool, err error) {
 	return true, nil
 }
 
-// refuseLive dials exactly the inode that was found. Only a refused connection
-// proves that nobody serves it; every doubt is an error.
+// refuseLive is an error unless nobody serves exactly the inode that was found.
 func (d *directory) refuseLive(found *inode) error {
+	served, err := d.served(found)
+	if err == nil && served {
+		return &Error{d.path, "another process serves it", "stop that process (ss -xlp shows it) or choose another path", nil}
+	}
+	return err
+}
+
+// served dials exactly the inode that was found. Only a refused connection
+// proves that nobody serves it; every doubt is an error.
+func (d *directory) served(found *inode) (bool, error) {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
-		return &Error{d.path, "a socket exists here and cannot be dialled", "see that the process may open more files", err}
+		return false, &Error{d.path, "a socket exists here and cannot be dialled", "see that the process may open more files", err}
 	}
 	defer unix.Close(fd)
 
 	switch err := connect(fd, found.path()); {
 	case errors.Is(err, unix.ECONNREFUSED):
-		return nil
+		return false, nil
 	case err == nil, errors.Is(err, unix.EAGAIN): // EAGAIN: its backlog is full
-		return &Error{d.path, "another process serves it", "stop that process (ss -xlp shows it) or choose another path", nil}
+		return true, nil
 	default:
-		return &Error{d.path, "a socket exists here and does not tell whether it is served", "find its owner (ss -xlp) or remove it by hand", err}
+		return false, &Error{d.path, "a socket exists here and does not tell whether it is served", "find its owner (ss -xlp) or remove it by hand", err}
 	}
 }
 
