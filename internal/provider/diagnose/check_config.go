@@ -1,7 +1,135 @@
 package diagnose
 
-import "context"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/user"
+	"strconv"
+	"strings"
+	"syscall"
 
-func checkConfigValid(ctx context.Context, e *exam) finding { return skipped("not examined") }
+	"golang.org/x/sys/unix"
 
-func checkConfigPermissions(ctx context.Context, e *exam) finding { return skipped("not examined") }
+	"github.com/baokms/baokms/internal/provider/backend"
+	"github.com/baokms/baokms/internal/provider/config"
+	"github.com/baokms/baokms/internal/provider/securefile"
+)
+
+// Reason codes of the configuration's checks.
+const (
+	reasonConfigMissing    = "config_missing"
+	reasonConfigUnreadable = "config_unreadable"
+	reasonConfigInvalid    = "config_invalid"
+	reasonConfigUnsafe     = "config_unsafe"
+)
+
+// toldProblems is how many of a configuration's problems a message names.
+const toldProblems = 3
+
+// runAsProvider is how a person on the node becomes the provider's user.
+const runAsProvider = "run this command as the provider's user (runuser -u openbao-kms -- bao-kms-provider ...)"
+
+// checkConfigValid judges the content of the configuration file, also where the
+// file itself is not safe, and opens the way to OpenBao.
+func checkConfigValid(_ context.Context, e *exam) finding {
+	x := config.Examine(e.o.ConfigPath, config.Getenv(e.o.Getenv))
+	if r := x.Refused; r != nil {
+		if r.Err != nil {
+			return unreadable(r.Err)
+		}
+		return problems(r.Problems)
+	}
+	e.config = x.Config
+	// What it cannot be opened for is a matter of OpenBao's checks.
+	e.way, e.wayErr = backend.Open(x.Config, backend.Options{})
+	return finding{}
+}
+
+// unreadable is a configuration file whose content could not be looked at.
+func unreadable(err error) finding {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return failed(reasonConfigMissing, "there is no configuration file at the given path",
+			"give the path with --config, or write the file: 'bao-kms-provider init' makes one")
+	case errors.Is(err, fs.ErrPermission):
+		return skippedFor(configPermissions)
+	}
+	problem, next := fileProblem(err)
+	return failed(reasonConfigUnreadable, "the configuration file cannot be read: "+problem, next)
+}
+
+// fileProblem is a file's error without the file's path.
+func fileProblem(err error) (problem, next string) {
+	e, ok := errors.AsType[*securefile.Error](err)
+	if !ok {
+		return "the system refuses it", "check the file and its file system"
+	}
+	problem, next = e.Problem, e.Fix
+	if errno, ok := errors.AsType[unix.Errno](e.Err); ok {
+		problem += ": " + errno.Error()
+	}
+	if strings.Contains(next, "/") { // a path
+		next = "give an absolute path in its simplest form"
+	}
+	return problem, next
+}
+
+// problems tells how many there are and the first of them. One message with all
+// of them could not be read, and the config command has them as a list.
+func problems(all []config.Problem) finding {
+	if len(all) == 1 {
+		p := all[0]
+		next := p.Fix
+		p.Fix = ""
+		return failed(reasonConfigInvalid, p.String(), next)
+	}
+	var told []string
+	for _, p := range all[:min(len(all), toldProblems)] {
+		p.Fix = ""
+		told = append(told, p.String())
+	}
+	message := fmt.Sprintf("%d problems: %s", len(all), strings.Join(told, "; "))
+	if more := len(all) - len(told); more > 0 {
+		message += fmt.Sprintf("; and %d more", more)
+	}
+	return failed(reasonConfigInvalid, message, "run 'bao-kms-provider config' with the same --config: it lists every problem and what to write")
+}
+
+// checkConfigPermissions judges the file and not its content.
+func checkConfigPermissions(_ context.Context, e *exam) finding {
+	x := config.Examine(e.o.ConfigPath, config.Getenv(e.o.Getenv))
+	if x.Unsafe == nil {
+		return finding{}
+	}
+	denied := errors.Is(x.Unsafe, fs.ErrPermission)
+	if x.Refused != nil {
+		denied = denied || errors.Is(x.Refused.Err, fs.ErrPermission)
+	}
+	if x.Refused != nil && x.Refused.Err != nil && !denied {
+		return skippedFor(configValid) // there is no file to judge
+	}
+	if denied {
+		return failed(reasonConfigUnsafe, "the configuration file cannot be read by "+userName(os.Geteuid()), runAsProvider+
+			"; if you are, give the file and its directory the owner root and the group of the provider's user, with modes 0640 and 0750")
+	}
+	problem, next := fileProblem(x.Unsafe)
+	if info, err := os.Lstat(e.o.ConfigPath); err == nil {
+		st, ok := info.Sys().(*syscall.Stat_t)
+		if foreign := ok && st.Uid != 0 && int(st.Uid) != os.Geteuid(); foreign && info.Mode().IsRegular() {
+			problem = "belongs to " + userName(int(st.Uid)) + ", but its owner must be root or who reads it, here " + userName(os.Geteuid())
+			next = runAsProvider + "; if you are, make root its owner"
+		}
+	}
+	return failed(reasonConfigUnsafe, "the configuration file "+problem, next)
+}
+
+// userName is a user as people know it, with the number.
+func userName(uid int) string {
+	if u, err := user.LookupId(strconv.Itoa(uid)); err == nil {
+		return fmt.Sprintf("user %s (%d)", u.Username, uid)
+	}
+	return fmt.Sprintf("user %d", uid)
+}

@@ -37,13 +37,18 @@ type exam struct {
 	config *config.Config   // config.valid
 	way    *backend.Backend // config.valid opens it; wayErr says why it could not
 	wayErr error
-	health *openbao.Health // openbao.reachable
-	token  openbao.Secret  // auth.login
+	health *openbao.Health // openbao.reachable: nil without an answer; healthErr says why
+	// healthErr is set beside a nil health.
+	healthErr error
+	token     openbao.Secret // auth.login
+	// lacking are the purposes that the token's policy does not allow: auth.policy.
+	lacking []string
 
 	key            *transit.Key      // transit.key
 	metadata       registry.Metadata // transit.key: the same as the registry takes it
 	upsertDisabled *bool             // transit.upsert
 
+	state *stateFiles // registry.state or registry.checkpoint, whichever comes first
 	// registry is what the files hold; without any, and where a first start would
 	// make one, the one that it would make, and fresh is set.
 	registry *registry.Registry // registry.state
@@ -53,6 +58,8 @@ type exam struct {
 	interrupted bool
 	// checkpointErr is what is wrong with the checkpoint alone.
 	checkpointErr error
+
+	encryption *encryptionLook // encryptionconfig.provider or .identity, whichever comes first
 
 	running *running // socket.kms: nil when no provider serves the socket
 }

@@ -73,10 +73,10 @@ func run(ctx context.Context, e *exam, table []check, ids []string) []command.Ch
 func (c check) examine(ctx context.Context, e *exam, ended map[string]command.Check) command.Check {
 	done := command.Check{ID: c.id, Impact: c.impact}
 	for _, id := range c.needs {
-		if r := ended[id].Result; r != command.Pass && r != command.Warn {
-			done.SkippedBecause = append(done.SkippedBecause, id)
-		}
+		done.SkippedBecause = append(done.SkippedBecause, obstacle(ended[id])...)
 	}
+	slices.Sort(done.SkippedBecause)
+	done.SkippedBecause = slices.Compact(done.SkippedBecause)
 	if len(done.SkippedBecause) > 0 {
 		done.Result = command.Skip
 		return done
@@ -87,4 +87,16 @@ func (c check) examine(ctx context.Context, e *exam, ended map[string]command.Ch
 	}
 	done.Result, done.Reason, done.Message, done.NextStep, done.SkippedBecause = f.result, f.reason, f.message, f.nextStep, f.because
 	return done
+}
+
+// obstacle is what keeps those that need a check from being made: the check
+// itself, or what it was skipped for. Nothing when it passed or warns.
+func obstacle(c command.Check) []string {
+	switch {
+	case c.Result == command.Pass, c.Result == command.Warn:
+		return nil
+	case len(c.SkippedBecause) > 0:
+		return c.SkippedBecause
+	}
+	return []string{c.ID}
 }

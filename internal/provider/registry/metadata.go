@@ -94,7 +94,7 @@ func (r *Registry) Validate(md Metadata, rejectRollback bool) error {
 		switch {
 		case rejectRollback && v > md.Latest:
 			above = append(above, v)
-		case md.forbids(v):
+		case md.Forbids(v):
 			// OpenBao stops listing these, so this comes before "missing".
 			blocked = append(blocked, v)
 		case !listed:
@@ -121,8 +121,8 @@ func (r *Registry) Validate(md Metadata, rejectRollback bool) error {
 	return nil
 }
 
-// forbids reports whether a minimum forbids decryption with a version.
-func (md Metadata) forbids(version int) bool {
+// Forbids reports whether a minimum forbids decryption with a version.
+func (md Metadata) Forbids(version int) bool {
 	return version < md.MinDecryption || version < md.MinAvailable
 }
 

@@ -70,7 +70,7 @@ func (r *Registry) Retire(md Metadata, rules Rules, before int) (*Registry, []in
 	for _, e := range r.entries {
 		if e.State == Retired && e.TransitVersion < before {
 			removed = append(removed, e.TransitVersion)
-			if !md.forbids(e.TransitVersion) {
+			if !md.Forbids(e.TransitVersion) {
 				allowed = append(allowed, e.TransitVersion)
 			}
 		}
