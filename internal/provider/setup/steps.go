@@ -1,0 +1,163 @@
+package setup
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/baokms/baokms/internal/provider/command"
+	"github.com/baokms/baokms/internal/provider/config"
+)
+
+// asProvider runs the binary as the provider's user: the files are that user's,
+// and a check made as root would pass where the provider fails.
+const asProvider = "runuser -u " + userName + " -- " + binaryPath + " "
+
+// steps are what to do with the files, in this order. The order is the point:
+// nothing is encrypted before it can be decrypted everywhere, and nothing that is
+// still needed is taken away.
+func (o *Options) steps(dir string) []command.Step {
+	list := append(o.openBaoSteps(dir), o.nodeSteps()...)
+	return append(list, o.apiServerSteps()...)
+}
+
+// openBaoSteps are for the administrator of OpenBao.
+func (o *Options) openBaoSteps(dir string) []command.Step {
+	environment := []string{"cd " + shell(dir), "export BAO_ADDR=" + shell(o.Address)}
+	if o.Namespace != "" {
+		environment = append(environment, "export BAO_NAMESPACE="+shell(o.Namespace))
+	}
+	key := o.TransitMount + "/keys/" + o.TransitKey
+	mount := strings.TrimPrefix(o.AuthMount, "auth/")
+	steps := []command.Step{{
+		Text: "In OpenBao, where the bao command is logged in as an administrator: make the Transit mount and the key. " +
+			"The mount is for this purpose alone, the key for this cluster alone; do not rotate the key before the provider has been started once on every node",
+		Commands: append(environment,
+			"bao secrets enable -path="+o.TransitMount+" transit",
+			"bao write "+o.TransitMount+"/config/keys disable_upsert=true",
+			"bao write "+key+" type=aes256-gcm96"),
+	}}
+	enable := []string{
+		"bao policy write " + o.PolicyName + " " + policyFile,
+		"bao auth enable -path=" + mount + " " + o.AuthMethod,
+	}
+	const life = "  token_ttl=1h token_max_ttl=1h"
+	if o.AuthMethod == config.MethodCert {
+		return append(steps, command.Step{
+			Text: "Also in OpenBao: the policy, and the login by client certificate. client-ca.pem is the certificate of the authority that issues the nodes' client certificates",
+			Commands: append(enable,
+				"bao write "+o.AuthMount+"/certs/"+o.AuthRole+" \\",
+				"  certificate=@client-ca.pem \\",
+				"  allowed_common_names="+shell(o.CertCommonName)+" \\",
+				"  token_policies="+o.PolicyName+" \\",
+				life),
+		})
+	}
+	return append(steps, command.Step{
+		Text: "Also in OpenBao: the policy, and the login by JWT. issuer.pem is the public key that verifies the JWTs; " +
+			"with an issuer that publishes its keys, write oidc_discovery_url=… or jwks_url=… in place of jwt_validation_pubkeys. " +
+			"When the nodes' JWTs differ in their sub, write bound_claims in place of bound_subject, and each node's own sub into its configuration",
+		Commands: append(enable,
+			"bao write "+o.AuthMount+"/config \\",
+			"  bound_issuer="+shell(o.JWTIssuer)+" jwt_validation_pubkeys=@issuer.pem",
+			"bao write "+o.AuthMount+"/role/"+o.AuthRole+" \\",
+			"  role_type=jwt user_claim=sub \\",
+			"  bound_audiences="+shell(o.JWTAudience)+" \\",
+			"  bound_subject="+shell(o.JWTSubject)+" \\",
+			"  token_policies="+o.PolicyName+" \\",
+			life),
+	})
+}
+
+// nodeSteps bring the provider up on one node, then on the others.
+func (o *Options) nodeSteps() []command.Step {
+	const first = 3 // the number of the first of them, as the reader sees it
+	place := []string{
+		"install -D -m 0755 bao-kms-provider " + binaryPath,
+		"install -D -m 0644 " + sysusersFile + " " + sysusersPath,
+		"install -D -m 0644 " + tmpfilesFile + " " + tmpfilesPath,
+		"systemd-sysusers " + sysusersPath,
+	}
+	if !o.ownGroup() {
+		place = append(place, "usermod -a -G "+shell(o.SocketGroup)+" "+userName)
+	}
+	place = append(place, "systemd-tmpfiles --create "+tmpfilesPath)
+	where := "On the first control-plane node, as root, in a copy of this directory that also has the bao-kms-provider binary: the binary, the provider's user, its directories"
+	if o.For == StaticPod {
+		place = append(place, "id "+userName)
+		where += fmt.Sprintf(". The last command must show uid=%d and gid=%d; the binary is for doctor and for the operator's other commands, which run beside the pod", o.UserID, o.GroupID)
+	}
+	steps := []command.Step{
+		{Text: where, Commands: place},
+		o.fileStep(),
+		{Text: "Ask doctor whether the provider can start. It must report no failure; what does not pass says what to do. What it skips now, because nothing is started yet, is for later",
+			Commands: []string{asProvider + "doctor"}},
+		o.startStep(),
+		{Text: "Back up the state, now and after every rotation: once the key has been rotated, a node cannot start without it. The checkpoint comes first, both stay together, and the copy belongs on another machine",
+			Commands: []string{
+				"install -d -m 0700 /root/openbao-kms-state",
+				"cd " + stateDir,
+				"cp -p key-registry.json.checkpoint /root/openbao-kms-state/",
+				"cp -p key-registry.json /root/openbao-kms-state/",
+				"cd -",
+			}},
+	}
+	compare := command.Step{
+		Text: fmt.Sprintf("On every other control-plane node: steps %d to %d with the same files and the node's own credential. The fingerprint and the hash of the key_id must be the same on all nodes. "+
+			"Go on when every node is ready", first, first+len(steps)-1),
+		Commands: []string{asProvider + "config | head -n 1"},
+	}
+	if metrics := reach(o.MetricsAddress); metrics != nil {
+		compare.Commands = append(compare.Commands,
+			line("curl -sS http://"+metrics.hostPort()+"/metrics |", "grep '^openbao_kms_status_key_id_hash'")...)
+	}
+	return append(steps, compare)
+}
+
+// fileStep puts the configuration and what it names on a node. A credential that
+// is not where init would put it is somebody else's to put there.
+func (o *Options) fileStep() command.Step {
+	const private = "-m 0640 -o root -g " + userName
+	step := command.Step{Commands: line("install "+private+" "+configFile, configPath)}
+	put := func(how, name, standard, path string) {
+		if path == standard {
+			step.Commands = append(step.Commands, line("install "+how+" "+name, path)...)
+		} else {
+			step.Commands = append(step.Commands, "ls -l "+path)
+		}
+	}
+	put("-m 0644", "ca.pem", caPath, o.CACertFile)
+	what := "the node's JWT (jwt)"
+	if o.AuthMethod == config.MethodCert {
+		what = "the node's client certificate (client.pem) and its key (client-key.pem)"
+		put("-m 0644", "client.pem", certPath, o.CertFile)
+		put(private, "client-key.pem", keyPath, o.CertKeyFile)
+	} else {
+		put(private, "jwt", jwtPath, o.JWTFile)
+	}
+	step.Text = "Put in place the configuration, the certificate of the authority that signed OpenBao's (ca.pem), and " + what +
+		". All belong to root or " + userName + ": certificates 0644 or narrower, the others 0640 or narrower. Whatever renews a credential keeps owner and mode and replaces the file by a rename"
+	return step
+}
+
+// startStep starts the provider and looks at it.
+func (o *Options) startStep() command.Step {
+	step := command.Step{
+		Text: "Start the service. It is ready within a minute, or its log says which layer failed and what to do: journalctl -u bao-kms-provider",
+		Commands: append(line("install -m 0644 "+unitFile, unitPath),
+			"systemctl daemon-reload",
+			"systemctl enable --now bao-kms-provider"),
+	}
+	if o.For == StaticPod {
+		step = command.Step{
+			Text: "Start the pod: kubelet does as soon as the manifest is there. It is ready within a minute, or its log says which layer failed and what to do: crictl logs $(crictl ps -a --name bao-kms-provider -q | head -n 1)",
+			Commands: append([]string{"crictl pull " + o.Image},
+				line("install -m 0600 "+manifestFile, manifestPath)...),
+		}
+	}
+	if health := reach(o.HealthAddress); health != nil {
+		step.Commands = append(step.Commands,
+			line("curl -sS --retry 12 --retry-delay 5 --retry-all-errors", "http://"+health.hostPort()+"/ready")...)
+	}
+	step.Commands = append(step.Commands, asProvider+"doctor")
+	return step
+}
