@@ -50,6 +50,7 @@ verify: ## Formatting, vet, staticcheck, generated files, go.mod
 .PHONY: generate
 generate: ## Write again what is generated
 	go run ./cmd/provider config schema > docs/config.schema.json
+	go test ./cmd/provider -run TestMan -update
 
 .PHONY: fuzz
 fuzz: ## Fuzz each target for FUZZTIME, and search larger fleets

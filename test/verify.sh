@@ -15,4 +15,5 @@ for module in test/servers/{kube-apiserver,etcd,transit} test/deploy/promql; do
 done
 go test ./test/architecture >/dev/null || fail "an import rule is broken, run go test ./test/architecture"
 diff -u docs/config.schema.json <(go run ./cmd/provider config schema) || fail "docs/config.schema.json is not current, run make generate"
+go test ./cmd/provider -run TestMan >/dev/null || fail "docs/man is not current, run make generate"
 exit $failed

@@ -35,10 +35,15 @@ const (
 // exitError is an error whose exit code a command has chosen.
 type exitError struct {
 	code int
-	err  error
+	err  error // nil when all has been said already
 }
 
-func (e *exitError) Error() string { return e.err.Error() }
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit code %d", e.code)
+	}
+	return e.err.Error()
+}
 func (e *exitError) Unwrap() error { return e.err }
 
 // app is what the commands share: the process's surroundings, replaced by tests.
@@ -68,7 +73,9 @@ func (a *app) run(ctx context.Context, args []string) int {
 		return exitOK
 	}
 	code := a.exitCode(err)
-	a.print(err)
+	if err != errCheckFailed {
+		a.print(err)
+	}
 	if code == exitUsage {
 		fmt.Fprintf(a.stderr, "Run '%s --help' for what it takes.\n", cmd.CommandPath())
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/baokms/baokms/internal/provider/command"
 	"github.com/baokms/baokms/internal/provider/config"
 	"github.com/baokms/baokms/internal/provider/serve"
 	"github.com/baokms/baokms/internal/provider/version"
@@ -46,16 +47,16 @@ type outcome struct {
 	stdout, stderr string
 }
 
-// command runs a command line in this process.
-func command(t *testing.T, env map[string]string, args ...string) outcome {
+// execute runs a command line in this process.
+func execute(t *testing.T, env map[string]string, args ...string) outcome {
 	t.Helper()
-	return commandWith(t, env, func(context.Context, serve.Options) error {
+	return executeWith(t, env, func(context.Context, serve.Options) error {
 		t.Error("serve was called")
 		return nil
 	}, args...)
 }
 
-func commandWith(t *testing.T, env map[string]string, run func(context.Context, serve.Options) error, args ...string) outcome {
+func executeWith(t *testing.T, env map[string]string, run func(context.Context, serve.Options) error, args ...string) outcome {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
 	a := &app{stdout: &stdout, stderr: &stderr, getenv: func(k string) string { return env[k] }, serve: run}
@@ -80,25 +81,25 @@ func configFile(t *testing.T, oldnew ...string) string {
 func TestConfigGolden(t *testing.T) {
 	path := configFile(t)
 	for output, file := range map[string]string{"text": "config.golden.yaml", "json": "config.golden.json"} {
-		got := command(t, nil, "config", "--config", path, "--output", output)
+		got := execute(t, nil, "config", "--config", path, "--output", output)
 		if got.code != exitOK || got.stderr != "" {
 			t.Fatalf("%s: exit %d, stderr %q", output, got.code, got.stderr)
 		}
 		golden(t, file, got.stdout)
 	}
-	if text, plain := command(t, nil, "config", "--config", path, "--output", "text"), command(t, nil, "config", "--config", path); text != plain {
+	if text, plain := execute(t, nil, "config", "--config", path, "--output", "text"), execute(t, nil, "config", "--config", path); text != plain {
 		t.Errorf("text is not the default: %+v", plain)
 	}
 }
 
 // What config prints as text is a configuration file itself.
 func TestConfigTextIsAFile(t *testing.T) {
-	text := command(t, nil, "config", "--config", configFile(t)).stdout
+	text := execute(t, nil, "config", "--config", configFile(t)).stdout
 	again := filepath.Join(t.TempDir(), "again.yaml")
 	if err := os.WriteFile(again, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got := command(t, nil, "config", "--config", again); got.stdout != text || got.code != exitOK {
+	if got := execute(t, nil, "config", "--config", again); got.stdout != text || got.code != exitOK {
 		t.Errorf("printed again it is\n%s%s", got.stdout, got.stderr)
 	}
 }
@@ -114,7 +115,7 @@ func TestConfigFromTheEnvironment(t *testing.T) {
 			Logging struct{ Level string }
 		}
 	}
-	got := command(t, env, "config", "--output=json")
+	got := execute(t, env, "config", "--output=json")
 	if err := json.Unmarshal([]byte(got.stdout), &report); err != nil {
 		t.Fatalf("%v: %+v", err, got)
 	}
@@ -127,7 +128,7 @@ func TestConfigFromTheEnvironment(t *testing.T) {
 	}
 	// The flag wins over the environment.
 	env[config.EnvConfig] = "/nowhere/config.yaml"
-	if got := command(t, env, "config", "--config", configFile(t)); got.code != exitOK {
+	if got := execute(t, env, "config", "--config", configFile(t)); got.code != exitOK {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -158,6 +159,14 @@ func TestRefusals(t *testing.T) {
 		{"an unknown shell", []string{"completion", "csh"}, nil, exitUsage, []string{`bao-kms-provider: unknown command "csh"`, "Run"}},
 		{"no shell", []string{"completion"}, nil, exitUsage, []string{"bao-kms-provider: name a shell: bash, fish, powershell, zsh", "Run"}},
 		{"--dev elsewhere", []string{"config", "--dev"}, nil, exitUsage, []string{"bao-kms-provider: unknown flag: --dev", "Run"}},
+		{"retire without a bound", []string{"retire-versions"}, nil, exitUsage, []string{"bao-kms-provider: give --before-version", "Run 'bao-kms-provider retire-versions --help'"}},
+		{"retire below 1", []string{"retire-versions", "--before-version", "1"}, nil, exitUsage, []string{"bao-kms-provider: --before-version must be a Transit version from 2 on", "Run"}},
+		{"retire below what is no number", []string{"retire-versions", "--before-version", "two"}, nil, exitUsage, []string{`bao-kms-provider: invalid argument "two" for "--before-version" flag`, "Run"}},
+		{"apply without a review", []string{"retire-versions", "--before-version", "2", "--apply"}, nil, exitUsage, []string{"bao-kms-provider: --apply needs --expected-state-hash", "Run"}},
+		{"a review without apply", []string{"restore-versions", "--versions", "1", "--expected-state-hash", "sha256:0"}, nil, exitUsage, []string{"bao-kms-provider: --expected-state-hash is for --apply", "Run"}},
+		{"restore nothing", []string{"restore-versions"}, nil, exitUsage, []string{"bao-kms-provider: give --versions", "Run"}},
+		{"restore no versions", []string{"restore-versions", "--versions", "1,,2"}, nil, exitUsage, []string{`bao-kms-provider: invalid argument "1,,2" for "--versions" flag: write versions`, "Run"}},
+		{"restore version 0", []string{"restore-versions", "--versions", "0"}, nil, exitUsage, []string{`bao-kms-provider: invalid argument "0"`, "Run"}},
 
 		{"no file", []string{"config", "--config", good + ".missing"}, nil, exitConfiguration, []string{"bao-kms-provider: configuration file " + good + ".missing: does not exist"}},
 		{"no file in the environment", []string{"policy", "openbao"}, map[string]string{config.EnvConfig: "relative.yaml"}, exitConfiguration, []string{"bao-kms-provider: configuration file relative.yaml: the path is relative"}},
@@ -166,12 +175,14 @@ func TestRefusals(t *testing.T) {
 			"bao-kms-provider: configuration file " + wrong + " has 3 problems:", "  line 1: configVersion must be", "  line 12: auth.jwt.mountPath does not", "  line 20: transit.keyIdScope.clusterId is empty"}},
 		{"the same for a policy", []string{"policy", "openbao", "--config", wrong}, nil, exitConfiguration, []string{
 			"bao-kms-provider: configuration file " + wrong + " has 3 problems:", "  line 1: ", "  line 12: ", "  line 20: "}},
+		{"the same for every command that looks at the node", []string{"rotation-plan", "--config", wrong, "--output", "json"}, nil, exitConfiguration, []string{
+			"bao-kms-provider: configuration file " + wrong + " has 3 problems:", "  line 1: ", "  line 12: ", "  line 20: "}},
 		{"a bad override", []string{"config", "--config", good}, map[string]string{config.EnvLogLevel: "loud"}, exitConfiguration, []string{
 			"bao-kms-provider: configuration file " + good + " has a problem:", "  logging.level has a bad value in the environment variable BAO_KMS_PROVIDER_LOG_LEVEL"}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			got := command(t, c.env, c.args...)
+			got := execute(t, c.env, c.args...)
 			if got.code != c.code || got.stdout != "" {
 				t.Errorf("exit %d, want %d; stdout %q, want none", got.code, c.code, got.stdout)
 			}
@@ -203,7 +214,7 @@ func TestServe(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			var got serve.Options
-			end := commandWith(t, nil, func(ctx context.Context, o serve.Options) error {
+			end := executeWith(t, nil, func(ctx context.Context, o serve.Options) error {
 				if ctx.Err() != nil {
 					t.Error("the context has ended already")
 				}
@@ -224,7 +235,7 @@ func TestServe(t *testing.T) {
 func TestServeDefaults(t *testing.T) {
 	for env, want := range map[string]string{"": "/etc/openbao-kms/config.yaml", "/env.yaml": "/env.yaml"} {
 		var got serve.Options
-		commandWith(t, map[string]string{config.EnvConfig: env}, func(_ context.Context, o serve.Options) error {
+		executeWith(t, map[string]string{config.EnvConfig: env}, func(_ context.Context, o serve.Options) error {
 			got = o
 			return nil
 		}, "serve")
@@ -235,7 +246,7 @@ func TestServeDefaults(t *testing.T) {
 }
 
 func TestPolicyOpenBao(t *testing.T) {
-	got := command(t, nil, "policy", "openbao", "--config", configFile(t))
+	got := execute(t, nil, "policy", "openbao", "--config", configFile(t))
 	if got.code != exitOK || got.stderr != "" {
 		t.Fatalf("got %+v", got)
 	}
@@ -247,7 +258,7 @@ func TestPolicyOpenBao(t *testing.T) {
 }
 
 func TestSchema(t *testing.T) {
-	got := command(t, nil, "config", "schema")
+	got := execute(t, nil, "config", "schema")
 	want, err := config.Schema()
 	if err != nil {
 		t.Fatal(err)
@@ -259,7 +270,7 @@ func TestSchema(t *testing.T) {
 
 func TestVersion(t *testing.T) {
 	v := version.Get()
-	got := command(t, nil, "version")
+	got := execute(t, nil, "version")
 	want := "version:    " + v.Version + "\ncommit:     " + v.Commit + "\nbuild date: " + v.BuildDate + "\ndirty:      false\ngo version: " + v.GoVersion + "\n"
 	if v.Dirty {
 		want = strings.Replace(want, "false", "true", 1)
@@ -268,7 +279,7 @@ func TestVersion(t *testing.T) {
 		t.Errorf("got %+v, want %q", got, want)
 	}
 	var report map[string]any
-	if err := json.Unmarshal([]byte(command(t, nil, "version", "--output", "json").stdout), &report); err != nil {
+	if err := json.Unmarshal([]byte(execute(t, nil, "version", "--output", "json").stdout), &report); err != nil {
 		t.Fatal(err)
 	}
 	if wantReport := map[string]any{"apiVersion": "provider.kms.baokms.io/v1alpha1", "kind": "Version", "version": v.Version,
@@ -277,12 +288,28 @@ func TestVersion(t *testing.T) {
 	}
 }
 
+// doctor tells a refused configuration as a check among the others.
+func TestDoctorWithoutConfiguration(t *testing.T) {
+	got := execute(t, nil, "doctor", "--output", "json", "--config", "/nowhere/config.yaml")
+	var r command.Report
+	if err := json.Unmarshal([]byte(got.stdout), &r); err != nil {
+		t.Fatalf("%v: %+v", err, got)
+	}
+	if got.code != exitCheckFailed || got.stderr != "" || r.Kind != command.KindDoctor || r.Result != command.Fail || len(r.Checks) != 21 || r.Checks[0].ID != "config.valid" || r.Checks[0].Result != command.Fail {
+		t.Errorf("exit %d, stderr %q, report %+v", got.code, got.stderr, r)
+	}
+	text := execute(t, nil, "doctor", "--config", "/nowhere/config.yaml")
+	if text.code != exitCheckFailed || text.stderr != "" || !strings.Contains(text.stdout, "FAIL  config.valid") || strings.Contains(text.stdout, "\x1b") {
+		t.Errorf("exit %d, stderr %q:\n%s", text.code, text.stderr, text.stdout)
+	}
+}
+
 // Every command of ours explains itself, with an example, and exits with 0.
 func TestHelp(t *testing.T) {
 	var walk func(cmd *cobra.Command)
 	walk = func(cmd *cobra.Command) {
 		args := append(strings.Fields(cmd.CommandPath())[1:], "--help")
-		got := command(t, nil, args...)
+		got := execute(t, nil, args...)
 		if got.code != exitOK || got.stderr != "" || !strings.Contains(got.stdout, cmd.Long) || !strings.Contains(got.stdout, "Examples:\n  ") {
 			t.Errorf("%v: got %+v", args, got)
 		}
@@ -299,7 +326,7 @@ func TestHelp(t *testing.T) {
 
 func TestCompletion(t *testing.T) {
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
-		got := command(t, nil, "completion", shell)
+		got := execute(t, nil, "completion", shell)
 		if got.code != exitOK || !strings.Contains(got.stdout, program) || got.stderr != "" {
 			t.Errorf("%s: exit %d, %d bytes, stderr %q", shell, got.code, len(got.stdout), got.stderr)
 		}

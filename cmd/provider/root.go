@@ -19,8 +19,8 @@ control-plane node; its other commands are the operator's tools on that node.
 
 Exit codes: 0 success, 1 unclassified, 2 usage, 3 configuration, 4 a check
 failed, 5 runtime failure.`,
-		Example: `  # What is this node's configuration, with every default?
-  bao-kms-provider config --config /etc/openbao-kms/config.yaml
+		Example: `  # Will this node work? What is wrong with it?
+  bao-kms-provider doctor
 
   # Serve
   bao-kms-provider serve`,
@@ -31,7 +31,23 @@ failed, 5 runtime failure.`,
 			return usageError("name a command")
 		},
 	}
-	root.AddCommand(a.serveCommand(), a.configCommand(), a.policyCommand(), a.versionCommand())
+	for _, g := range []struct {
+		title    string
+		commands []*cobra.Command
+	}{
+		{"Set up and look:", []*cobra.Command{a.initCommand(), a.configCommand(), a.policyCommand(), a.doctorCommand(), a.benchmarkCommand()}},
+		{"Serve:", []*cobra.Command{a.serveCommand()}},
+		{"Rotate and retire:", []*cobra.Command{
+			a.verifyKeyCommand(), a.rotationPlanCommand(), a.verifyRotationCommand(), a.retireCommand(), a.restoreCommand(),
+		}},
+	} {
+		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title})
+		for _, cmd := range g.commands {
+			cmd.GroupID = g.title
+			root.AddCommand(cmd)
+		}
+	}
+	root.AddCommand(a.versionCommand())
 	root.SetOut(a.stdout) // before the completion command, which keeps it
 	root.SetErr(a.stderr)
 	completeCompletion(root)
@@ -62,5 +78,5 @@ func usageError(text string) error {
 // configFlag adds --config and returns where its value will be.
 func configFlag(cmd *cobra.Command) *string {
 	return cmd.Flags().String("config", "",
-		"configuration file (default $BAO_KMS_PROVIDER_CONFIG, else /etc/openbao-kms/config.yaml)")
+		"configuration `file` (default $BAO_KMS_PROVIDER_CONFIG, else /etc/openbao-kms/config.yaml)")
 }

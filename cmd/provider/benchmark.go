@@ -1,0 +1,64 @@
+package main
+
+import (
+	"errors"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/baokms/baokms/internal/provider/benchmark"
+	"github.com/baokms/baokms/internal/provider/process"
+	"github.com/baokms/baokms/internal/provider/version"
+)
+
+func (a *app) benchmarkCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "benchmark",
+		Short: "Measure the running provider beside bare Transit calls",
+		Long: `benchmark calls Status, Encrypt and Decrypt through the socket of the provider
+that runs on this node, and Transit itself with the same configuration, in turns
+and in one run. The ratio of the two says what the provider costs; how fast either
+is depends on OpenBao and the network.
+
+It may be run on a node in service: it encrypts made-up bytes, stays below the
+provider's caps, ends with the first call that fails, and writes nothing. It logs
+in to OpenBao for itself.`,
+		Example: `  runuser -u openbao-kms -- bao-kms-provider benchmark
+  bao-kms-provider benchmark --callers 1,8,24 --sizes 32,512 --duration 5s --output json`,
+		Args: cobra.NoArgs,
+	}
+	path, output := configFlag(cmd), outputFlag(cmd)
+	flags := cmd.Flags()
+	sizes := flags.IntSlice("sizes", nil, "sizes of the plaintexts in bytes (default 32, the API server's seed)")
+	callers := flags.IntSlice("callers", nil, "numbers of callers at once (default 1,8)")
+	duration := flags.Duration("duration", 0, "how long each series of calls takes (default 1.2s)")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		c, err := a.load(*path)
+		if err != nil {
+			return err
+		}
+		if err := process.Harden(); err != nil {
+			return &exitError{exitRuntime, err}
+		}
+		r, err := benchmark.Run(cmd.Context(), benchmark.Options{
+			Config: c, Build: version.Get(),
+			Sizes: *sizes, Callers: *callers, Duration: *duration,
+			Progress: a.progress(),
+		})
+		var wrong *benchmark.UsageError
+		if errors.As(err, &wrong) {
+			return &exitError{exitUsage, err}
+		}
+		return a.conclude(r, err, *output)
+	}
+	return cmd
+}
+
+// progress is where a line may be rewritten in place: standard error, when that
+// is a terminal.
+func (a *app) progress() io.Writer {
+	if _, terminal := terminalColumns(a.stderr); terminal {
+		return a.stderr
+	}
+	return nil
+}

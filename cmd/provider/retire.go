@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/baokms/baokms/internal/provider/command"
+	"github.com/baokms/baokms/internal/provider/diagnose"
+	"github.com/baokms/baokms/internal/provider/operate"
+)
+
+// applyFlags are those of a command that plans, or applies a reviewed plan.
+type applyFlags struct {
+	apply    bool
+	expected string
+}
+
+func addApplyFlags(cmd *cobra.Command) *applyFlags {
+	f := new(applyFlags)
+	cmd.Flags().BoolVar(&f.apply, "apply", false, "carry out the reviewed plan; the provider must be stopped")
+	cmd.Flags().StringVar(&f.expected, "expected-state-hash", "", "`stateHash` of the reviewed plan; with --apply only")
+	return f
+}
+
+// check refuses half of an apply.
+func (f *applyFlags) check() error {
+	switch {
+	case f.apply && f.expected == "":
+		return usageError("--apply needs --expected-state-hash: plan first, review, and give the plan's stateHash")
+	case !f.apply && f.expected != "":
+		return usageError("--expected-state-hash is for --apply: without it nothing is changed")
+	}
+	return nil
+}
+
+func (a *app) retireCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "retire-versions --before-version N",
+		Short: "Plan the retirement of old key versions on this node, or apply a reviewed plan",
+		Long: `retire-versions makes old Transit versions removed records on this node: it will
+no longer decrypt with them, and no longer need them in OpenBao. It does not touch
+OpenBao, other nodes, or any object in etcd.
+
+Without --apply it changes nothing and prints the plan. The plan depends on the
+registry alone and not on the time, so nextStateHash is what can be reviewed.
+With --apply and the plan's stateHash it takes the lock that a running provider
+holds, so the provider must be stopped, makes sure that the outcome is the plan's,
+and saves it once.
+
+Whether an object or a backup still needs a version is nothing that this command
+can know: retire only with evidence of a complete rewrite. Apply it on every node
+before a minimum version is raised in OpenBao. restore-versions takes it back, as
+long as OpenBao still has the version.`,
+		Example: `  runuser -u openbao-kms -- bao-kms-provider retire-versions --before-version 3
+  runuser -u openbao-kms -- bao-kms-provider retire-versions --before-version 3 \
+    --apply --expected-state-hash sha256:HASH`,
+		Args: cobra.NoArgs,
+	}
+	var before int
+	cmd.Flags().IntVar(&before, "before-version", 0, "lowest Transit `version` that stays, from 2 on (required)")
+	flags := addApplyFlags(cmd)
+	a.reports(cmd, func(ctx context.Context, o diagnose.Options) (*command.Report, error) {
+		if flags.apply {
+			return operate.ApplyRetirement(ctx, o, before, flags.expected)
+		}
+		return diagnose.PlanRetirement(ctx, o, before), nil
+	})
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
+		switch {
+		case !cmd.Flags().Changed("before-version"):
+			return required("--before-version")
+		case before < 2 || before > math.MaxInt32:
+			return usageError("--before-version must be a Transit version from 2 on: nothing is below version 1")
+		}
+		return flags.check()
+	}
+	return cmd
+}
+
+func (a *app) restoreCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "restore-versions --versions N,N",
+		Short: "Plan to take removed key versions back on this node, or apply a reviewed plan",
+		Long: `restore-versions makes removed Transit versions decrypt again on this node. It is
+for a retirement that came too early: an object or a backup still needs the
+version. OpenBao must still have it, and its minimums must allow it; the command
+does not touch OpenBao.
+
+Without --apply it changes nothing and prints the plan. With --apply and the
+plan's stateHash it takes the lock that a running provider holds, so the provider
+must be stopped, makes sure that the outcome is the plan's, and saves it once.`,
+		Example: `  runuser -u openbao-kms -- bao-kms-provider restore-versions --versions 1,2
+  runuser -u openbao-kms -- bao-kms-provider restore-versions --versions 1,2 \
+    --apply --expected-state-hash sha256:HASH`,
+		Args: cobra.NoArgs,
+	}
+	var versions versionsFlag
+	cmd.Flags().Var(&versions, "versions", "removed Transit versions that must decrypt again (required)")
+	flags := addApplyFlags(cmd)
+	a.reports(cmd, func(ctx context.Context, o diagnose.Options) (*command.Report, error) {
+		if flags.apply {
+			return operate.ApplyRestoration(ctx, o, versions, flags.expected)
+		}
+		return diagnose.PlanRestoration(ctx, o, versions), nil
+	})
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
+		if len(versions) == 0 {
+			return required("--versions")
+		}
+		return flags.check()
+	}
+	return cmd
+}
+
+// versionsFlag is a list of Transit versions: "1,2". Given twice, both lists
+// count.
+type versionsFlag []int
+
+func (f *versionsFlag) String() string {
+	words := make([]string, len(*f))
+	for i, v := range *f {
+		words[i] = strconv.Itoa(v)
+	}
+	return strings.Join(words, ",")
+}
+
+// Type names the values in help texts.
+func (f *versionsFlag) Type() string { return "N,N" }
+
+// Set takes versions, each at least 1.
+func (f *versionsFlag) Set(text string) error {
+	for word := range strings.SplitSeq(text, ",") {
+		v, err := strconv.Atoi(strings.TrimSpace(word))
+		if err != nil || v < 1 || v > math.MaxInt32 {
+			return errors.New("write versions from 1 on with commas between them: 1,2")
+		}
+		*f = append(*f, v)
+	}
+	return nil
+}
