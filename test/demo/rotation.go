@@ -7,8 +7,6 @@ import (
 	"os"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/baokms/baokms/test/envelope"
 )
 
@@ -91,7 +89,7 @@ func (w *world) rotate(ctx context.Context) error {
 			return err
 		}, func() { w.showRegistry(r) }},
 		{"The API server would notice within a minute: restart it now", w.api.Restart, nil},
-		{"Rewrite the Secret and the ConfigMap", w.rewrite, nil},
+		{"Rewrite every Secret and ConfigMap", w.rewrite, nil},
 		{"Read the raw Secret again", func(ctx context.Context) (err error) {
 			after, err = w.envelope(ctx)
 			if err == nil && after.KeyID != r[2].KeyID {
@@ -143,22 +141,4 @@ func (w *world) envelope(ctx context.Context) (envelope.Envelope, error) {
 		return envelope.Envelope{}, err
 	}
 	return envelope.Parse(raw)
-}
-
-// rewrite stores both objects again, unchanged.
-func (w *world) rewrite(ctx context.Context) error {
-	core := w.api.Client().CoreV1()
-	secret, err := core.Secrets(objectNamespace).Get(ctx, objectName, metav1.GetOptions{})
-	if err != nil {
-		return err
-	}
-	if _, err := core.Secrets(objectNamespace).Update(ctx, secret, metav1.UpdateOptions{}); err != nil {
-		return err
-	}
-	configMap, err := core.ConfigMaps(objectNamespace).Get(ctx, objectName, metav1.GetOptions{})
-	if err != nil {
-		return err
-	}
-	_, err = core.ConfigMaps(objectNamespace).Update(ctx, configMap, metav1.UpdateOptions{})
-	return err
 }

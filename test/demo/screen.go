@@ -71,3 +71,6 @@ func (s *screen) show(name, value string) {
 func (s *screen) say(format string, args ...any) {
 	fmt.Fprintf(s.w, "       %s\n", fmt.Sprintf(format, args...))
 }
+
+// quote shows what a command printed, as it looks on a terminal of 80 columns.
+func (s *screen) quote(out string) { fmt.Fprintf(s.w, "\n%s\n\n", strings.TrimSpace(out)) }

@@ -23,7 +23,7 @@ const (
 // play is the whole story.
 func (w *world) play(ctx context.Context) error {
 	w.title("A Secret, encrypted by a key that never leaves OpenBao")
-	for _, part := range []func(context.Context) error{w.start, w.write, w.look, w.restart, w.rotate} {
+	for _, part := range []func(context.Context) error{w.start, w.write, w.look, w.restart, w.rotate, w.retire} {
 		if err := part(ctx); err != nil {
 			return err
 		}
@@ -34,20 +34,32 @@ func (w *world) play(ctx context.Context) error {
 }
 
 func (w *world) start(ctx context.Context) error {
-	for _, s := range []struct {
-		text string
-		do   func(context.Context) error
-	}{
-		{"Transit (OpenBao's engine): a key, a policy, and JWT login", w.startTransit},
-		{"etcd", w.startEtcd},
-		{"bao-kms-provider: logs in, proves the key, opens its socket", w.startProvider},
-		{"kube-apiserver: encrypts Secrets and ConfigMaps through it", w.startAPIServer},
+	for _, part := range []func(context.Context) error{
+		w.server("Transit (OpenBao's engine): a key, a policy, and JWT login", w.startTransit),
+		w.server("etcd", w.startEtcd),
+		w.before,
+		w.server("bao-kms-provider: logs in, proves the key, opens its socket", w.startProvider),
+		w.server("kube-apiserver: encrypts Secrets and ConfigMaps through it", w.startAPIServer),
 	} {
-		if err := w.step(s.text, bounded(ctx, s.do)); err != nil {
+		if err := part(ctx); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// server is the step that starts one.
+func (w *world) server(text string, do func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error { return w.step(text, bounded(ctx, do)) }
+}
+
+// before writes the node's files, and has them looked at before anything is
+// started with them.
+func (w *world) before(ctx context.Context) error {
+	if err := w.writeFiles(); err != nil {
+		return err
+	}
+	return w.doctor(ctx, "bao-kms-provider doctor: will this work?", "--encryption-config", w.encryption)
 }
 
 func (w *world) write(ctx context.Context) error {

@@ -23,6 +23,10 @@ type world struct {
 	bins     stack.Binaries
 	provider string // the provider's binary
 
+	// files belong to the node, encryption is the API server's configuration.
+	files      stack.ProviderFiles
+	encryption string
+
 	transit *stack.Transit
 	etcd    *stack.Etcd
 	node    *stack.Provider
@@ -73,25 +77,26 @@ func (w *world) startEtcd(ctx context.Context) (err error) {
 	return w.started("etcd", w.etcd, err)
 }
 
-func (w *world) startProvider(ctx context.Context) error {
-	files, err := stack.WriteProviderConfig(w.path("node"), w.transit, stack.ProviderConfig{Fields: map[string]any{
+// writeFiles writes the configurations of the provider and of the API server.
+func (w *world) writeFiles() (err error) {
+	w.files, err = stack.WriteProviderConfig(w.path("node"), w.transit, stack.ProviderConfig{Fields: map[string]any{
 		"rotation.activationDelay": activationDelay.String(),
 	}})
 	if err != nil {
 		return err
 	}
-	w.node, err = stack.StartProvider(ctx, stack.ProviderOptions{Binary: w.provider, Files: files})
+	w.encryption = w.path("encryption.yaml")
+	config := stack.EncryptionConfig{Provider: stack.ProviderName, Socket: w.files.Socket, Resources: []string{"secrets", "configmaps"}}
+	return config.Write(w.encryption)
+}
+
+func (w *world) startProvider(ctx context.Context) (err error) {
+	w.node, err = stack.StartProvider(ctx, stack.ProviderOptions{Binary: w.provider, Files: w.files})
 	return w.started("bao-kms-provider", w.node, err)
 }
 
-func (w *world) startAPIServer(ctx context.Context) error {
-	file := w.path("encryption.yaml")
-	config := stack.EncryptionConfig{Provider: stack.ProviderName, Socket: w.node.Files.Socket, Resources: []string{"secrets", "configmaps"}}
-	if err := config.Write(file); err != nil {
-		return err
-	}
-	var err error
-	w.api, err = stack.StartAPIServer(ctx, stack.APIServerOptions{Etcd: w.etcd, Dir: w.path("apiserver"), EncryptionConfig: file})
+func (w *world) startAPIServer(ctx context.Context) (err error) {
+	w.api, err = stack.StartAPIServer(ctx, stack.APIServerOptions{Etcd: w.etcd, Dir: w.path("apiserver"), EncryptionConfig: w.encryption})
 	return w.started("kube-apiserver", w.api, err)
 }
 

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/baokms/baokms/test/envelope"
+)
+
+// run runs one of the operator's commands on the demo's node and returns what it
+// printed. A command that exits with anything but 0 is an error that shows it.
+func (w *world) run(ctx context.Context, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, w.provider, append(args, "--config", w.files.Config)...)
+	out, err := cmd.Output()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return "", fmt.Errorf("bao-kms-provider %s: exit code %d\n%s%s", strings.Join(args, " "), exit.ExitCode(), out, exit.Stderr)
+	}
+	return string(out), err
+}
+
+// doctor shows what the node's checks say.
+func (w *world) doctor(ctx context.Context, text string, args ...string) error {
+	var out string
+	err := w.step(text, bounded(ctx, func(ctx context.Context) (err error) {
+		out, err = w.run(ctx, append([]string{"doctor"}, args...)...)
+		return err
+	}))
+	if err == nil {
+		w.quote(out)
+	}
+	return err
+}
+
+// plan is what a review needs of a retirement.
+type plan struct {
+	Removed       []int  `json:"removedVersions"`
+	StateHash     string `json:"stateHash"`
+	NextStateHash string `json:"nextStateHash"`
+}
+
+// retire is the third act: the old version is given up, first by the node, then
+// in OpenBao.
+func (w *world) retire(ctx context.Context) error {
+	w.title("The old version is retired: planned, reviewed, applied on the node")
+	var out string
+	var reviewed plan
+	steps := []struct {
+		text string
+		do   func(context.Context) error
+		show func()
+	}{
+		{"Evidence: no object in etcd names the old key_id", w.rewritten, nil},
+		{"bao-kms-provider verify-rotation: what this node can say", func(ctx context.Context) (err error) {
+			out, err = w.run(ctx, "verify-rotation")
+			return err
+		}, func() {
+			lines := strings.Split(strings.TrimSpace(out), "\n")
+			w.say("%s; confidence: limited, since one node cannot know the others", lines[len(lines)-1])
+		}},
+		{"bao-kms-provider retire-versions --before-version 2: a plan", func(ctx context.Context) error {
+			doc, err := w.run(ctx, "retire-versions", "--before-version", "2", "--output", "json")
+			if err != nil {
+				return err
+			}
+			return json.Unmarshal([]byte(doc), &reviewed)
+		}, func() {
+			w.show("removes", fmt.Sprintf("version %v", reviewed.Removed))
+			w.show("stateHash", reviewed.StateHash)
+			w.show("nextStateHash", reviewed.NextStateHash)
+		}},
+		{"Stop the provider, apply the reviewed plan, start it again", func(ctx context.Context) (err error) {
+			if err := w.node.Stop(); err != nil {
+				return err
+			}
+			out, err = w.run(ctx, "retire-versions", "--before-version", "2", "--apply", "--expected-state-hash", reviewed.StateHash)
+			if err != nil {
+				return err
+			}
+			return w.node.Start(ctx)
+		}, func() { w.quote(out) }},
+		{"The platform team raises min_decryption_version in OpenBao", func(ctx context.Context) error {
+			return w.transit.ConfigureKey(ctx, w.transit.Key(), map[string]any{"min_decryption_version": 2})
+		}, nil},
+		{"Restart provider and API server", func(ctx context.Context) error {
+			if err := w.node.Restart(ctx); err != nil {
+				return err
+			}
+			return w.api.Restart(ctx)
+		}, nil},
+		{"Read both back", w.readBack, func() {
+			if r, err := w.registry(); err == nil {
+				w.showRegistry(r)
+			}
+		}},
+	}
+	for _, s := range steps {
+		if err := w.step(s.text, bounded(ctx, s.do)); err != nil {
+			return err
+		}
+		if s.show != nil {
+			s.show()
+		}
+	}
+	return nil
+}
+
+// rewritten looks at every object in etcd that is encrypted.
+func (w *world) rewritten(ctx context.Context) error {
+	r, err := w.registry()
+	if err != nil {
+		return err
+	}
+	for _, prefix := range []string{"/registry/secrets/", "/registry/configmaps/"} {
+		keys, err := w.etcd.Keys(ctx, prefix)
+		if err != nil {
+			return err
+		}
+		for _, key := range keys {
+			raw, err := w.etcd.Get(ctx, key)
+			if err != nil {
+				return err
+			}
+			e, err := envelope.Parse(raw)
+			if err != nil {
+				return fmt.Errorf("%s: %w", key, err)
+			}
+			if e.KeyID != r[2].KeyID {
+				return fmt.Errorf("%s was written with key_id %s and not rewritten", key, e.KeyID)
+			}
+		}
+	}
+	return nil
+}
+
+// rewrite stores every Secret and ConfigMap again, unchanged.
+func (w *world) rewrite(ctx context.Context) error {
+	core := w.api.Client().CoreV1()
+	secrets, err := core.Secrets(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	for _, s := range secrets.Items {
+		if _, err := core.Secrets(s.Namespace).Update(ctx, &s, metav1.UpdateOptions{}); err != nil {
+			return err
+		}
+	}
+	configMaps, err := core.ConfigMaps(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	for _, c := range configMaps.Items {
+		if _, err := core.ConfigMaps(c.Namespace).Update(ctx, &c, metav1.UpdateOptions{}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
