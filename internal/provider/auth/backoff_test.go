@@ -35,7 +35,7 @@ func TestFailedLoginsBackOff(t *testing.T) {
 		if got := fmt.Sprint(at); got != "[0s 1s 3s 7s 15s 31s 1m1s 1m31s]" {
 			t.Errorf("logins started at %s", got)
 		}
-		login.err = fault.New(fault.ConnectionFailed, "log in to OpenBao", "gone")
+		login.change(func() { login.err = fault.New(fault.ConnectionFailed, "log in to OpenBao", "gone") })
 		time.Sleep(time.Minute)
 		_, err := s.Token(t.Context())
 		assertFault(t, err, fault.ConnectionFailed, "gone")
@@ -43,13 +43,13 @@ func TestFailedLoginsBackOff(t *testing.T) {
 		assertFault(t, err, fault.ConnectionFailed, "gone")
 
 		// A success forgets the delays.
-		login.err = nil
+		login.change(func() { login.err = nil })
 		time.Sleep(time.Minute)
 		token := want(t, s, "canary-10")
-		login.err = fault.New(fault.Sealed, "log in to OpenBao", "")
+		login.change(func() { login.err = fault.New(fault.Sealed, "log in to OpenBao", "") })
 		_, err = s.Replace(t.Context(), token)
 		assertFault(t, err, fault.Sealed, "sealed")
-		login.err = nil
+		login.change(func() { login.err = nil })
 		time.Sleep(firstBackoff)
 		replace(t, s, token, "canary-12")
 	})
@@ -84,16 +84,16 @@ func TestLocalFailuresAreShort(t *testing.T) {
 		if len(at) != 60 || at[59] != 59*time.Second {
 			t.Errorf("%d logins started, at %v; want one a second", len(at), at)
 		}
-		login.err = fault.New(fault.LoginRejected, "log in to OpenBao", "no")
+		login.change(func() { login.err = fault.New(fault.LoginRejected, "log in to OpenBao", "no") })
 		if got := fmt.Sprint(loginTimes(t, s, login, 10*time.Second, fault.LoginRejected)); got != "[0s 1s 3s 7s]" {
 			t.Errorf("after that OpenBao's refusals came at %s", got)
 		}
 		time.Sleep(time.Minute)
-		login.err = local(opCheckJWT, "it has expired")
+		login.change(func() { login.err = local(opCheckJWT, "it has expired") })
 		if n := len(loginTimes(t, s, login, 10*time.Second, fault.LoginRejected)); n != 10 {
 			t.Errorf("%d logins in 10 s, want one a second", n)
 		}
-		login.err = nil
+		login.change(func() { login.err = nil })
 		time.Sleep(localDelay)
 		if _, err := s.Token(t.Context()); err != nil {
 			t.Errorf("a second after the file was replaced: %v", err)
@@ -106,7 +106,7 @@ func TestAFailedReplacementLeavesTheTokenInUse(t *testing.T) {
 		login := &script{ttl: time.Hour}
 		s := newSession(t, login, 5*time.Minute)
 		want(t, s, "canary-1")
-		login.err = fault.New(fault.ConnectionFailed, "log in to OpenBao", "gone")
+		login.change(func() { login.err = fault.New(fault.ConnectionFailed, "log in to OpenBao", "gone") })
 		time.Sleep(55 * time.Minute)
 		for range 299 {
 			want(t, s, "canary-1")

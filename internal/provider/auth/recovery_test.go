@@ -21,7 +21,7 @@ func TestRecovery(t *testing.T) {
 		// Many callers with one rejected token cause one login; those that were not
 		// rejected wait for it, too.
 		var group sync.WaitGroup
-		login.takes = time.Second
+		login.change(func() { login.takes = time.Second })
 		for range 100 {
 			group.Go(func() { replace(t, s, first, "canary-2") })
 		}
@@ -99,7 +99,9 @@ func TestARecoveryWhoseLoginFails(t *testing.T) {
 		login := &script{ttl: time.Hour}
 		s := newSession(t, login, time.Minute)
 		first := want(t, s, "canary-1")
-		login.takes, login.err = time.Second, fault.New(fault.LoginRejected, "log in to OpenBao", "no")
+		login.change(func() {
+			login.takes, login.err = time.Second, fault.New(fault.LoginRejected, "log in to OpenBao", "no")
+		})
 		var group sync.WaitGroup
 		group.Go(func() {
 			_, err := s.Replace(t.Context(), first)
@@ -128,7 +130,7 @@ func TestARecoveryWhoseLoginFails(t *testing.T) {
 		if got := fmt.Sprint(at); got != "[1s 4s 9s 18s 35s]" {
 			t.Errorf("logins of the recovery began at %s", got)
 		}
-		login.err, login.takes = nil, 0
+		login.change(func() { login.err, login.takes = nil, 0 })
 		time.Sleep(lastBackoff)
 		second := replace(t, s, first, "canary-8")
 
@@ -155,7 +157,7 @@ func TestASetAsideTokenEnds(t *testing.T) {
 		s := newSession(t, login, time.Second)
 		first := want(t, s, "canary-1")
 		time.Sleep(58 * time.Second)
-		login.takes, login.err = 3*time.Second, fault.New(fault.Sealed, "log in to OpenBao", "")
+		login.change(func() { login.takes, login.err = 3*time.Second, fault.New(fault.Sealed, "log in to OpenBao", "") })
 		_, err := s.Replace(t.Context(), first)
 		assertFault(t, err, fault.Sealed, "")
 		_, err = s.Token(t.Context())
@@ -163,7 +165,7 @@ func TestASetAsideTokenEnds(t *testing.T) {
 		if s.Remaining() != 0 {
 			t.Errorf("%v left of a token at its end", s.Remaining())
 		}
-		login.err = nil
+		login.change(func() { login.err = nil })
 		time.Sleep(time.Second)
 		want(t, s, "canary-3")
 	})
@@ -176,7 +178,7 @@ func TestRejectionDuringALogin(t *testing.T) {
 		login := &script{ttl: time.Hour}
 		s := newSession(t, login, 5*time.Minute)
 		first := want(t, s, "canary-1")
-		login.takes = time.Second
+		login.change(func() { login.takes = time.Second })
 		time.Sleep(56 * time.Minute)
 		want(t, s, "canary-1")
 		second := replace(t, s, first, "canary-2")
@@ -194,7 +196,7 @@ func TestRejectedCallersEndWithTheirContext(t *testing.T) {
 		login := &script{ttl: time.Hour}
 		s := newSession(t, login, time.Minute)
 		first := want(t, s, "canary-1")
-		login.takes = 4 * time.Second
+		login.change(func() { login.takes = 4 * time.Second })
 		start := time.Now()
 		var group sync.WaitGroup
 		for i := range 10 {
@@ -245,7 +247,7 @@ func TestCloseDuringARecovery(t *testing.T) {
 		login := &script{ttl: time.Hour}
 		s := NewSession(Options{Login: login, RequestTimeout: time.Second})
 		first := want(t, s, "canary-1")
-		login.takes = time.Second
+		login.change(func() { login.takes = time.Second })
 		failed := make(chan error, 1)
 		go func() {
 			_, err := s.Replace(t.Context(), first)

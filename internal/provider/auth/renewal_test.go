@@ -211,7 +211,7 @@ func TestRenewalWhileNoLoginSucceeds(t *testing.T) {
 				login := &script{ttl: time.Hour, renewable: true, renew: fails(c.err)}
 				s := renewing(t, login)
 				want(t, s, "canary-1")
-				login.err = local(opCheckJWT, "it has expired")
+				login.change(func() { login.err = local(opCheckJWT, "it has expired") })
 				time.Sleep(55 * time.Minute)
 				for range 10 {
 					want(t, s, "canary-1")
@@ -223,7 +223,7 @@ func TestRenewalWhileNoLoginSucceeds(t *testing.T) {
 					wantAttempts(t, login, 1, 11)
 				}
 				// A renewal that works again makes the login unnecessary.
-				login.renew = grants(time.Hour)
+				login.change(func() { login.renew = grants(time.Hour) })
 				want(t, s, "canary-1")
 				synctest.Wait()
 				if left := s.Remaining() > testWindow; left != c.repeat {
@@ -242,7 +242,7 @@ func TestARenewalThatShortensTheLife(t *testing.T) {
 		s := renewing(t, login)
 		want(t, s, "canary-1")
 		time.Sleep(55 * time.Minute)
-		login.err = status(500)
+		login.change(func() { login.err = status(500) })
 		for range 60 {
 			want(t, s, "canary-1")
 			time.Sleep(time.Second)

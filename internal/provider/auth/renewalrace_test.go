@@ -37,7 +37,7 @@ func TestASlowRenewal(t *testing.T) {
 		time.Sleep(time.Hour - time.Second)
 		want(t, s, "canary-2")
 		time.Sleep(500 * time.Millisecond)
-		login.takes = 100 * time.Millisecond
+		login.change(func() { login.takes = 100 * time.Millisecond })
 		start = time.Now()
 		time.Sleep(500 * time.Millisecond)
 		want(t, s, "canary-3")
@@ -53,7 +53,7 @@ func TestRejectionDuringARenewal(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			login := &script{ttl: time.Hour, renewable: true, renew: grants(time.Hour), renewTakes: time.Second}
 			if late { // the answer is there when the rejection comes
-				login.renewTakes = 0
+				login.change(func() { login.renewTakes = 0 })
 				gate := make(chan struct{})
 				login.renew = func(token openbao.Secret, increment time.Duration) (Grant, error) {
 					<-gate
@@ -93,7 +93,7 @@ func TestRejectionDuringARenewalInTheDelay(t *testing.T) {
 			}
 		}
 		time.Sleep(61 * time.Second)
-		login.renewTakes = time.Second
+		login.change(func() { login.renewTakes = time.Second })
 		want(t, s, "canary-7")
 		synctest.Wait()
 		start := time.Now()
@@ -122,13 +122,13 @@ func TestARejectedTokenIsNotRenewed(t *testing.T) {
 		login := &script{ttl: time.Hour, renewable: true, renew: grants(time.Hour)}
 		s := renewing(t, login)
 		first := want(t, s, "canary-1")
-		login.err = local(opCheckJWT, "it has expired")
+		login.change(func() { login.err = local(opCheckJWT, "it has expired") })
 		_, err := s.Replace(t.Context(), first)
 		assertFault(t, err, fault.LoginRejected, "")
 		time.Sleep(56 * time.Minute)
 		want(t, s, "canary-1")
 		wantAttempts(t, login, 0, 3)
-		login.err = nil
+		login.change(func() { login.err = nil })
 		time.Sleep(localDelay)
 		want(t, s, "canary-1")
 		wantAttempts(t, login, 0, 4)
@@ -148,7 +148,7 @@ func TestALoginThatTakesLongerThanTheTokenLives(t *testing.T) {
 		}
 		wantLogins(t, login, 1)
 		// What is left of a token that came late counts.
-		login.ttl = 7 * time.Second
+		login.change(func() { login.ttl = 7 * time.Second })
 		time.Sleep(firstBackoff)
 		want(t, s, "canary-2")
 		if left := s.Remaining(); left != 4*time.Second {
@@ -204,12 +204,12 @@ func TestWhatIsReportedOfRenewals(t *testing.T) {
 			return got
 		}
 		inWindow("canary-1", time.Second)
-		login.renew = fails(status(503))
+		login.change(func() { login.renew = fails(status(503)) })
 		inWindow("canary-1", time.Second)
 		token := inWindow("canary-2", 10*time.Millisecond)
 		replace(t, s, token, "canary-3")
 		synctest.Wait()
-		login.renewTakes = time.Hour
+		login.change(func() { login.renewTakes = time.Hour })
 		inWindow("canary-3", 2*time.Second)
 		synctest.Wait()
 		if got := strings.Join(seen.list, ", "); got != "login ok, renewal ok, renewal openbao_unavailable, login ok, "+

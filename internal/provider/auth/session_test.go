@@ -32,16 +32,28 @@ type script struct {
 	renew      func(token openbao.Secret, increment time.Duration) (Grant, error)
 	renewTakes time.Duration
 
+	mu               sync.Mutex // guards the above once a session has the script
 	logins, renewals atomic.Int32
+}
+
+// change changes the script while its session may be asking it.
+func (s *script) change(do func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	do()
 }
 
 func (s *script) Method() string { return "jwt" }
 
 func (s *script) Login(ctx context.Context) (Grant, error) {
 	n := s.logins.Add(1)
-	if err := pause(ctx, s.takes, "log in to OpenBao"); err != nil {
+	var takes time.Duration
+	s.change(func() { takes = s.takes })
+	if err := pause(ctx, takes, "log in to OpenBao"); err != nil {
 		return Grant{}, err
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.panic {
 		panic("canary")
 	}
@@ -53,13 +65,17 @@ func (s *script) Login(ctx context.Context) (Grant, error) {
 
 func (s *script) Renew(ctx context.Context, token openbao.Secret, increment time.Duration) (Grant, error) {
 	s.renewals.Add(1)
-	if err := pause(ctx, s.renewTakes, "renew the OpenBao token"); err != nil {
+	var takes time.Duration
+	s.change(func() { takes = s.renewTakes })
+	if err := pause(ctx, takes, "renew the OpenBao token"); err != nil {
 		return Grant{}, err
 	}
-	if s.renew == nil {
+	var renew func(openbao.Secret, time.Duration) (Grant, error)
+	s.change(func() { renew = s.renew })
+	if renew == nil {
 		return Grant{}, status(403)
 	}
-	return s.renew(token, increment)
+	return renew(token, increment)
 }
 
 // pause is what a request to a slow OpenBao takes.
@@ -129,7 +145,7 @@ func TestTokenIsReplacedInsideTheWindow(t *testing.T) {
 		login := &script{ttl: time.Hour}
 		s := newSession(t, login, 5*time.Minute)
 		want(t, s, "canary-1")
-		login.takes = time.Second
+		login.change(func() { login.takes = time.Second })
 		time.Sleep(55*time.Minute - time.Nanosecond)
 		want(t, s, "canary-1")
 		wantLogins(t, login, 1)
@@ -318,14 +334,14 @@ func TestWhatIsReported(t *testing.T) {
 		defer s.Close()
 		_, err := s.Token(t.Context())
 		assertFault(t, err, fault.Panicked, "panicked")
-		login.panic, login.err = false, errors.New("canary")
+		login.change(func() { login.panic, login.err = false, errors.New("canary") })
 		time.Sleep(firstBackoff)
 		_, err = s.Token(t.Context())
 		if fault.CauseOf(err) != fault.Unknown {
 			t.Errorf("a foreign error became %v", err)
 		}
 		assertClean(t, err.Error())
-		login.err = nil
+		login.change(func() { login.err = nil })
 		time.Sleep(2 * firstBackoff)
 		token := want(t, s, "canary-3")
 		replace(t, s, token, "canary-4")
