@@ -20,9 +20,11 @@ that runs on this node, and Transit itself with the same configuration, in turns
 and in one run. The ratio of the two says what the provider costs; how fast either
 is depends on OpenBao and the network.
 
-It may be run on a node in service: it encrypts made-up bytes, stays below the
-provider's caps, ends with the first call that fails, and writes nothing. It logs
-in to OpenBao for itself.`,
+It encrypts made-up bytes, stays below the provider's caps, ends with the first
+call that fails, and writes nothing on the node. It drives OpenBao as fast as that
+answers, so whoever shares it notices, and each call is a line in its audit log:
+choose a quiet hour, or one caller. It logs in to OpenBao for itself, and its token
+lives there until it ends.`,
 		Example: `  runuser -u openbao-kms -- bao-kms-provider benchmark
   bao-kms-provider benchmark --callers 1,8,24 --sizes 32,512 --duration 5s --output json`,
 		Args: cobra.NoArgs,

@@ -63,8 +63,10 @@ func addFlag(cmd *cobra.Command, f setup.Flag) {
 	case *[]string:
 		flags.StringSliceVar(v, f.Name, slices.Clone(*v), f.Help)
 	}
-	if f.Choices != nil {
-		// The flag exists: the only error there is cannot happen.
-		cobra.CheckErr(cmd.RegisterFlagCompletionFunc(f.Name, cobra.FixedCompletions(f.Choices, cobra.ShellCompDirectiveNoFileComp)))
+	switch {
+	case f.Choices != nil:
+		complete(cmd, f.Name, cobra.ShellCompDirectiveNoFileComp, f.Choices...)
+	case f.Name == "dir":
+		complete(cmd, f.Name, cobra.ShellCompDirectiveFilterDirs)
 	}
 }

@@ -349,3 +349,19 @@ func TestUnwritableOutput(t *testing.T) {
 		}
 	}
 }
+
+// What was done before its report could not be written is told as done.
+func TestUnwritableReport(t *testing.T) {
+	for want, r := range map[string]*command.Report{
+		"the plan was applied, and the registry's state hash is sha256:1; only the report could not be written: no space left": {Change: &command.Change{Applied: true, NextStateHash: "sha256:1"}},
+		"the report could not be written: no space left":                                                                       {Change: &command.Change{NextStateHash: "sha256:1"}},
+		"the files were written; only the report could not be: no space left; remove the directory to run init again":          {Files: []command.File{{Name: "a"}}},
+	} {
+		a := &app{stdout: full{}, getenv: func(string) string { return "" }}
+		for _, output := range []format{formatText, formatJSON} {
+			if err := a.conclude(r.Seal(command.KindRetirement), nil, output); err == nil || err.Error() != want || a.exitCode(err) == exitOK {
+				t.Errorf("%v, want %q", err, want)
+			}
+		}
+	}
+}

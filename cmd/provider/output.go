@@ -31,6 +31,7 @@ const (
 func outputFlag(cmd *cobra.Command) *format {
 	f := formatText
 	cmd.Flags().Var(&f, "output", "form of the report: text or json")
+	complete(cmd, "output", cobra.ShellCompDirectiveNoFileComp, string(formatText), string(formatJSON))
 	return &f
 }
 

@@ -30,7 +30,7 @@ func (a *app) policyOpenBaoCommand() *cobra.Command {
 		Short: "Print the least-privilege OpenBao policy, in HCL",
 		Long: `policy openbao prints the least-privilege policy, in HCL, for the Transit mount
 and key of the configuration. The provider needs nothing more.`,
-		Example: `  bao-kms-provider policy openbao | bao policy write kms-provider -`,
+		Example: `  bao-kms-provider policy openbao | bao policy write openbao-kms-workload-a -`,
 		Args:    cobra.NoArgs,
 	}
 	path := configFlag(cmd)

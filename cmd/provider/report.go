@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -54,7 +55,7 @@ func (a *app) answer(ctx context.Context, path string, output format, question a
 func (a *app) conclude(r *command.Report, err error, output format) error {
 	if r != nil {
 		if written := a.write(r, output); written != nil {
-			return errors.Join(err, written)
+			return errors.Join(err, unwritten(r, written))
 		}
 	}
 	var refused *config.Error
@@ -68,6 +69,18 @@ func (a *app) conclude(r *command.Report, err error, output format) error {
 		return errCheckFailed
 	}
 	return nil
+}
+
+// unwritten is the failure to print a report of something that was done: nobody
+// may take it for a failure to do it.
+func unwritten(r *command.Report, err error) error {
+	switch {
+	case r.Change != nil && r.Applied:
+		return fmt.Errorf("the plan was applied, and the registry's state hash is %s; only the report could not be written: %w", r.NextStateHash, err)
+	case len(r.Files) > 0:
+		return fmt.Errorf("the files were written; only the report could not be: %w; remove the directory to run init again", err)
+	}
+	return fmt.Errorf("the report could not be written: %w", err)
 }
 
 func (a *app) write(r *command.Report, output format) error {

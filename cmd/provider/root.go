@@ -2,11 +2,15 @@ package main
 
 import (
 	"errors"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
 
 const program = "bao-kms-provider"
+
+// helpWidth is the width in columns that flags are explained in.
+const helpWidth = "80"
 
 // root builds the command tree.
 func (a *app) root() *cobra.Command {
@@ -48,6 +52,10 @@ failed, 5 runtime failure.`,
 		}
 	}
 	root.AddCommand(a.versionCommand())
+	root.SetUsageTemplate(strings.NewReplacer(
+		".LocalFlags.FlagUsages", ".LocalFlags.FlagUsagesWrapped "+helpWidth,
+		".InheritedFlags.FlagUsages", ".InheritedFlags.FlagUsagesWrapped "+helpWidth,
+	).Replace(root.UsageTemplate()))
 	root.SetOut(a.stdout) // before the completion command, which keeps it
 	root.SetErr(a.stderr)
 	completeCompletion(root)
@@ -77,6 +85,15 @@ func usageError(text string) error {
 
 // configFlag adds --config and returns where its value will be.
 func configFlag(cmd *cobra.Command) *string {
-	return cmd.Flags().String("config", "",
+	value := cmd.Flags().String("config", "",
 		"configuration `file` (default $BAO_KMS_PROVIDER_CONFIG, else /etc/openbao-kms/config.yaml)")
+	complete(cmd, "config", cobra.ShellCompDirectiveDefault)
+	return value
+}
+
+// complete says how a shell completes the value of a flag: one of choices, or what
+// the directive says.
+func complete(cmd *cobra.Command, flag string, d cobra.ShellCompDirective, choices ...cobra.Completion) {
+	// The only error there is, an unknown flag, is a mistake in this package.
+	cobra.CheckErr(cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(choices, d)))
 }

@@ -34,11 +34,11 @@ func TestInterrupted(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { cmd.Process.Kill() })
-	// The third step is done: OpenBao, etcd and the provider run, and the API
+	// The provider's step is done: OpenBao, etcd and the provider run, and the API
 	// server is starting.
 	lines := bufio.NewScanner(screen)
 	for lines.Scan() {
-		if strings.Contains(lines.Text(), "bao-kms-provider") {
+		if strings.Contains(lines.Text(), "opens its socket") {
 			break
 		}
 	}

@@ -34,7 +34,7 @@ func planSteps(o Options, t transition, c *command.Change) []command.Step {
 		{Text: t.review(c)},
 		{Text: "Have this plan reviewed; every node has state hashes of its own and needs a plan of its own"},
 		{
-			Text:     "Stop the provider on this node: what is encrypted cannot be used through it meanwhile. Of a static pod, move the manifest away",
+			Text:     "Stop the provider on this node: what is encrypted cannot be used through it meanwhile. Of a static pod, move the manifest away and wait until the container is gone",
 			Commands: []string{stopProvider},
 		},
 		apply,
@@ -43,7 +43,7 @@ func planSteps(o Options, t transition, c *command.Change) []command.Step {
 
 // start is the step after every apply.
 var start = command.Step{
-	Text:     "Start the provider and wait until /ready on server.healthAddress answers 200",
+	Text:     "Start the provider (of a static pod, move the manifest back) and wait until /ready on server.healthAddress answers 200",
 	Commands: []string{startProvider},
 }
 

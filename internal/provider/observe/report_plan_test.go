@@ -95,7 +95,7 @@ func TestRetirementPlanRefused(t *testing.T) {
 		{"no registry", func(t *testing.T) status.Facts {
 			return failing(status.Facts{}, status.MetadataReadFailed, fault.ClassOpenBaoSealed)
 		}, 2, 0, 503, "starting", "unseal OpenBao"},
-		{"what is active", func(t *testing.T) status.Facts { return knowing(rotated(t)) }, 4, 0, 409, "before_version_invalid", "name a version up to 3"},
+		{"what is active", func(t *testing.T) status.Facts { return knowing(rotated(t)) }, 4, 0, 409, "before_version_invalid", "name a version from 2 to 3"},
 		{"pending", func(t *testing.T) status.Facts { return knowing(kmstest.Observed(t, rotated(t))) }, 2, 0, 409, "rotation_pending", "Transit version 4: it is pending"},
 		{"not latest", func(t *testing.T) status.Facts {
 			f := knowing(rotated(t))

@@ -48,12 +48,8 @@ func (j job) notLocked(err error) command.Check {
 		message, next := fileProblem(err)
 		return failed(stateLock, reasonUnavailable, message, next)
 	}
-	holder := "another process, which the lock file does not name,"
-	if locked.PID > 0 {
-		holder = fmt.Sprintf("process %d", locked.PID)
-	}
-	return failed(stateLock, reasonLocked, holder+" holds the lock of the state, and nothing was changed",
-		"stop the provider on this node first (systemctl stop bao-kms-provider), and run the same command again; if the process is another "+j.name+", wait until it has ended")
+	return failed(stateLock, reasonLocked, locked.Holder()+" holds the lock of the state, and nothing was changed",
+		"stop the provider on this node first ('systemctl stop bao-kms-provider'; of a static pod move the manifest away), and run the same command again; if the process is another "+j.name+", wait until it has ended")
 }
 
 // notLoaded says what is wrong with the files.

@@ -62,9 +62,11 @@ func (r *Registry) Retire(md Metadata, rules Rules, before int) (*Registry, []in
 	case before < 2:
 		return nil, nil, &Refusal{GuardBeforeVersion, nil, fmt.Sprintf("nothing can be below version %d", before),
 			"name the lowest version that must stay, at least 2"}
+	case r.active.TransitVersion == 1:
+		return nil, nil, &Refusal{GuardBeforeVersion, []int{1}, "it is active, and there is no older one", "there is nothing to retire before the first rotation"}
 	case before > r.active.TransitVersion:
 		return nil, nil, &Refusal{GuardBeforeVersion, []int{r.active.TransitVersion}, fmt.Sprintf("it is active, and so cannot be retired with everything below %d", before),
-			fmt.Sprintf("name a version up to %d", r.active.TransitVersion)}
+			"name " + bounds(r.active.TransitVersion)}
 	}
 	var removed, allowed []int
 	for _, e := range r.entries {
@@ -99,6 +101,14 @@ func (r *Registry) Retire(md Metadata, rules Rules, before int) (*Registry, []in
 		return nil, nil, err
 	}
 	return next, removed, nil
+}
+
+// bounds are those that a retirement can have, with what is active.
+func bounds(active int) string {
+	if active == 2 {
+		return "version 2"
+	}
+	return fmt.Sprintf("a version from 2 to %d", active)
 }
 
 // retirable checks the guards of a retirement that is no recovery. Where OpenBao

@@ -81,7 +81,7 @@ func TestRetire(t *testing.T) {
 		{name: "a removed version may be another", r: settled, md: remade(metadata(4), 1), before: 3, removed: []int{2}},
 		{name: "minimum at what is removed first", r: settled, md: minimum(4, 2), before: 3, removed: []int{2}},
 
-		{name: "bound above the active version", r: settled, md: metadata(4), before: 5, guard: registry.GuardBeforeVersion, versions: []int{4}, words: "name a version up to 4"},
+		{name: "bound above the active version", r: settled, md: metadata(4), before: 5, guard: registry.GuardBeforeVersion, versions: []int{4}, words: "name a version from 2 to 4"},
 		{name: "bound far above", r: settled, md: metadata(4), before: math.MaxInt, guard: registry.GuardBeforeVersion, versions: []int{4}, words: "it is active"},
 		{name: "bound 1", r: settled, md: metadata(4), before: 1, guard: registry.GuardBeforeVersion, words: "nothing can be below version 1"},
 		{name: "bound 0", r: settled, md: metadata(4), before: 0, guard: registry.GuardBeforeVersion},

@@ -39,16 +39,24 @@ func (e *ConflictError) Unwrap() error { return e.Found }
 // LockedError says that another process is the writer of this state.
 type LockedError struct {
 	Path string
-	// PID is the holder's process id, 0 when the lock file does not tell.
+	// PID is the holder's process id as the holder sees it, 0 when the lock file
+	// does not tell. A holder in a container may be 1.
 	PID int
 }
 
-func (e *LockedError) Error() string {
-	holder := "another process"
-	if e.PID > 0 {
-		holder = fmt.Sprintf("process %d", e.PID)
+// Holder names the holder, as far as it is known.
+func (e *LockedError) Holder() string {
+	switch e.PID {
+	case 0:
+		return "another process"
+	case 1: // on the node this is somebody else
+		return "a process in a container"
 	}
-	return fmt.Sprintf("key registry: %s: %s holds the lock; stop it first", e.Path, holder)
+	return fmt.Sprintf("process %d", e.PID)
+}
+
+func (e *LockedError) Error() string {
+	return fmt.Sprintf("key registry: %s: %s holds the lock; stop it first", e.Path, e.Holder())
 }
 
 // SaveError says at which step a save failed. The files may hold the document

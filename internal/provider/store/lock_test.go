@@ -233,3 +233,12 @@ func TestLeftovers(t *testing.T) {
 	}
 	mustOpen(t, path) // the failed Open gave the lock back
 }
+
+// TestHolder: a number that means somebody else on the node is not told.
+func TestHolder(t *testing.T) {
+	for pid, want := range map[int]string{0: "another process", 1: "a process in a container", 4711: "process 4711"} {
+		if got := (&LockedError{PID: pid}).Holder(); got != want {
+			t.Errorf("process id %d is told as %q, want %q", pid, got, want)
+		}
+	}
+}
