@@ -16,8 +16,10 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
+	"github.com/baokms/baokms/internal/provider/command"
 	"github.com/baokms/baokms/internal/provider/config"
 	"github.com/baokms/baokms/internal/provider/serve"
 )
@@ -100,13 +102,13 @@ func (a *app) exitCode(err error) int {
 // print writes an error for a person, a configuration's with one line for each
 // problem.
 func (a *app) print(err error) {
-	lines := []string{err.Error()}
+	lines := strings.Split(err.Error(), "\n")
 	var cfg *config.Error
 	if errors.As(err, &cfg) {
 		lines = cfg.Lines()
 	}
 	lines[0] = program + ": " + lines[0]
 	for _, l := range lines {
-		fmt.Fprintln(a.stderr, l)
+		fmt.Fprintln(a.stderr, command.Visible(l)) // it may name a file
 	}
 }

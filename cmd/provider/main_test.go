@@ -170,6 +170,7 @@ func TestRefusals(t *testing.T) {
 
 		{"no file", []string{"config", "--config", good + ".missing"}, nil, exitConfiguration, []string{"bao-kms-provider: configuration file " + good + ".missing: does not exist"}},
 		{"no file in the environment", []string{"policy", "openbao"}, map[string]string{config.EnvConfig: "relative.yaml"}, exitConfiguration, []string{"bao-kms-provider: configuration file relative.yaml: the path is relative"}},
+		{"a file whose name moves the cursor", []string{"config", "--config", "/nowhere/\x1b[31m"}, nil, exitConfiguration, []string{`bao-kms-provider: configuration file /nowhere/\x1b[31m: does not exist`}},
 		{"an open file", []string{"config", "--config", open}, nil, exitConfiguration, []string{"bao-kms-provider: configuration file " + open + ": has mode 0644; run chmod 0640"}},
 		{"three problems", []string{"config", "--config", wrong}, nil, exitConfiguration, []string{
 			"bao-kms-provider: configuration file " + wrong + " has 3 problems:", "  line 1: configVersion must be", "  line 12: auth.jwt.mountPath does not", "  line 20: transit.keyIdScope.clusterId is empty"}},

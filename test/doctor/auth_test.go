@@ -210,7 +210,7 @@ func TestCertificate(t *testing.T) {
 			maps.Copy(fields, c.fields)
 			r := examine(t, newNode(t, shared, worldOptions{fields: fields, direct: true}))
 			if c.id == "" {
-				onlyFails(t, r, "openbao.tls")
+				onlyFails(t, r)
 				expect(t, r, "auth.material", command.Pass, "", "the client certificate is valid until ")
 				passes(t, r, "auth.login", "auth.policy", "transit.roundtrip")
 				return
@@ -222,7 +222,7 @@ func TestCertificate(t *testing.T) {
 				c.reason = "credential_unusable"
 			}
 			expect(t, r, c.id, c.result, c.reason, c.words...)
-			onlyFails(t, r, c.id, "openbao.tls")
+			onlyFails(t, r, c.id)
 		})
 	}
 }

@@ -137,6 +137,15 @@ func onlyFails(t *testing.T, r *command.Report, ids ...string) {
 	}
 }
 
+// stopped asserts that no provider runs on a node that has served, which is a failure of its own, and that beside it exactly these checks
+// fail or warn.
+func stopped(t *testing.T, r *command.Report, ids ...string) {
+	t.Helper()
+	expect(t, r, "socket.kms", command.Fail, "provider_not_running", "no provider serves server.socketPath", "systemctl start bao-kms-provider", "journalctl -u bao-kms-provider")
+	skippedBecause(t, r, "status.consistency", "socket.kms")
+	onlyFails(t, r, append([]string{"socket.kms"}, ids...)...)
+}
+
 // passes asserts that these checks pass, so that none of them was skipped.
 func passes(t *testing.T, r *command.Report, ids ...string) {
 	t.Helper()

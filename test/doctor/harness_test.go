@@ -36,9 +36,8 @@ type world struct {
 	fields map[string]any
 	// provider is nil until serve.
 	provider *stack.Provider
-	// proxy stands between the node and its Transit and passes on what it is not told otherwise: its certificate lives for a year, the
-	// stack's for a day, which openbao.tls would warn of. Nil for a node that is direct or has an openbao.address or openbao.caCertFile of
-	// its own.
+	// proxy stands between the node and its Transit and passes on what it is not told otherwise. Nil for a node that is direct or has an
+	// openbao.address or openbao.caCertFile of its own.
 	proxy *interpose.Proxy
 }
 

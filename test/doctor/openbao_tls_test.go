@@ -35,14 +35,14 @@ func (w *world) between(t *testing.T, life, authority time.Duration) {
 	w.configure(t, map[string]any{"openbao.address": w.proxy.Address(), "openbao.caCertFile": file})
 }
 
-// issue makes a server's certificate and the authority that it is from, as PEM. The stack's live for a day or two.
+// issue makes a server's certificate and the authority that it is from, as PEM. Both are half a year old.
 func issue(t *testing.T, name string, life, authority time.Duration) (tls.Certificate, []byte) {
 	t.Helper()
 	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	must(t, err)
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	must(t, err)
-	begin := time.Now().Add(-48 * time.Hour)
+	begin := time.Now().Add(-year / 2)
 	root := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "doctor's authority"}, NotBefore: begin, NotAfter: time.Now().Add(authority),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,

@@ -67,7 +67,7 @@ func (p *page) paragraph(l lead, hang int, text string) {
 
 // verbatim writes one line that is never wrapped: a command.
 func (p *page) verbatim(indent int, command string) {
-	p.b.WriteString(strings.TrimRight(strings.Repeat(" ", indent)+visible(command), " ") + "\n")
+	p.b.WriteString(strings.TrimRight(strings.Repeat(" ", indent)+Visible(command), " ") + "\n")
 }
 
 // fact is a name and its value. An empty value is left out.
@@ -137,7 +137,7 @@ func words(text string) []string {
 	var all []string
 	for i := 0; i < len(fields); {
 		end := quotationEnd(fields[i:])
-		all = append(all, visible(strings.Join(fields[i:i+end], " ")))
+		all = append(all, Visible(strings.Join(fields[i:i+end], " ")))
 		i += end
 	}
 	return all
@@ -162,9 +162,9 @@ func quotationEnd(fields []string) int {
 	return 1
 }
 
-// visible is text with every control or otherwise invisible character, and every
+// Visible is text with every control or otherwise invisible character, and every
 // byte that is not UTF-8, written as an escape sequence of ASCII.
-func visible(text string) string {
+func Visible(text string) string {
 	var b strings.Builder
 	for i, r := range text {
 		switch {

@@ -63,7 +63,7 @@ func TestFill(t *testing.T) {
 }
 
 func TestVisibleCommand(t *testing.T) {
-	if got, want := visible("echo a  b\n\trm\x1b x\r"), `echo a  b\n\trm\x1b x\x0d`; got != want {
+	if got, want := Visible("echo a  b\n\trm\x1b x\r"), `echo a  b\n\trm\x1b x\x0d`; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
@@ -276,7 +276,7 @@ func after(t *rapid.T, fields []string, texts ...string) []string {
 // unbreakable: the line is a command, or nothing but its lead and one part.
 func unbreakable(r *Report, line string) bool {
 	told := strings.TrimSpace(line)
-	if told == strings.TrimSpace(visible(r.Next[0].Commands[0])) {
+	if told == strings.TrimSpace(Visible(r.Next[0].Commands[0])) {
 		return true
 	}
 	for _, l := range []string{"ok", "warn", "skip", "FAIL", "?", "next:", "when:", "differs:", "-", "1."} {
