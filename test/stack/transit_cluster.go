@@ -177,6 +177,10 @@ func (c *TransitCluster) Settle(ctx context.Context) error {
 			if answer.Leader != leader.Address() {
 				return fmt.Errorf("%s does not", t.nodeID)
 			}
+			// Knowing it is not yet being connected to it: a server that cannot forward answers with a redirect.
+			if err := t.Root().Do(ctx, http.MethodGet, "auth/token/lookup-self", nil, nil); err != nil {
+				return fmt.Errorf("%s does not forward: %w", t.nodeID, err)
+			}
 		}
 		return nil
 	})
