@@ -42,10 +42,11 @@ lives there until it ends.`,
 		if err := process.Harden(); err != nil {
 			return &exitError{exitRuntime, err}
 		}
+		progress, width := a.progress()
 		r, err := benchmark.Run(cmd.Context(), benchmark.Options{
 			Config: c, Build: version.Get(),
 			Sizes: *sizes, Callers: *callers, Duration: *duration,
-			Progress: a.progress(),
+			Progress: progress, ProgressWidth: width,
 		})
 		var wrong *benchmark.UsageError
 		if errors.As(err, &wrong) {
@@ -56,11 +57,11 @@ lives there until it ends.`,
 	return cmd
 }
 
-// progress is where a line may be rewritten in place: standard error, when that
-// is a terminal.
-func (a *app) progress() io.Writer {
-	if _, terminal := terminalColumns(a.stderr); terminal {
-		return a.stderr
+// progress is where a line may be rewritten in place, and how long it may be:
+// standard error, when that is a terminal that can.
+func (a *app) progress() (io.Writer, int) {
+	if columns, terminal := terminalColumns(a.stderr); terminal && a.getenv("TERM") != "dumb" {
+		return a.stderr, columns
 	}
-	return nil
+	return nil, 0
 }

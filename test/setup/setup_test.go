@@ -5,6 +5,8 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -38,19 +40,35 @@ func (n *node) ready(t *testing.T) {
 	}
 	n.credentials(t)
 	n.move(t)
+	must(t, os.Symlink(n.binary, filepath.Join(n.dir, "bao-kms-provider")))
+	n.run(t, n.step(t, "ls -l "), nil, nil) // what it asks for is what the steps use: nothing else is put there
 	asAdministrator := func(args []string) { n.bao(t, args) }
 	n.run(t, n.step(t, "bao secrets enable"), []string{"bao"}, asAdministrator)
 	n.run(t, n.step(t, "bao auth enable"), []string{"bao"}, asAdministrator)
 	n.directories(t)
-	n.run(t, n.step(t, " ca.pem "), nil, nil)
+	n.run(t, n.step(t, "install -m 0644 ca.pem"), nil, nil)
 	n.doctor(t, false, notStarted)
 	n.serve(t)
 	n.doctor(t, false, notAsked)
+	if out := n.output(t, n.step(t, "systemctl enable")); !strings.Contains(out, "socket.kms") {
+		t.Errorf("waiting for the socket, then doctor: %s", out)
+	}
+	n.sameOnAll(t)
 	n.run(t, n.step(t, "key-registry.json.checkpoint"), nil, nil)
 	for _, name := range []string{"key-registry.json", "key-registry.json.checkpoint"} {
 		if _, err := os.Stat(n.moved("/root/openbao-kms-state/" + name)); err != nil {
 			t.Errorf("the backup: %v", err)
 		}
+	}
+}
+
+// sameOnAll runs what is compared between nodes: exactly the two lines that its text tells.
+func (n *node) sameOnAll(t *testing.T) {
+	t.Helper()
+	out := n.output(t, n.step(t, "rotation-plan"))
+	want := regexp.MustCompile(`^  configuration +` + regexp.QuoteMeta(n.report.Provider.Fingerprint) + `\n  active +version 1, key_id hash [A-Za-z0-9_-]{43}\n$`)
+	if !want.MatchString(out) {
+		t.Errorf("got %q, want %s", out, want)
 	}
 }
 

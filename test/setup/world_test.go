@@ -39,6 +39,7 @@ type node struct {
 	report  *command.Report
 	// dir is where init wrote to; root has the node's directories.
 	dir, root string
+	binary    string
 }
 
 // setUp starts an OpenBao with nothing in it and runs init for it.
@@ -46,6 +47,9 @@ func setUp(t *testing.T, method string) *node {
 	t.Helper()
 	n := &node{transit: stacktest.Transit(t, stack.TransitOptions{NoSetup: true}), ca: stacktest.CA(t), root: stacktest.Dir(t)}
 	n.dir = filepath.Join(n.root, "made")
+	bins, err := stack.Find()
+	must(t, err)
+	n.binary = filepath.Join(bins.Root, "bin", "bao-kms-provider")
 	o := setup.Defaults()
 	o.Dir = n.dir
 	o.Address, o.TLSServerName, o.InstanceID = n.transit.Address(), n.transit.ServerName(), "bao-test"
@@ -57,11 +61,9 @@ func setUp(t *testing.T, method string) *node {
 	} else {
 		o.CertCommonName = "control-plane-node"
 	}
-	o.SocketGroup = strconv.Itoa(os.Getgid())
 	o.ReportSocket = true
 	o.MetricsAddress, o.HealthAddress = "", "" // ports of the machine are not ours
 	n.options = o
-	var err error
 	n.report, err = setup.Init(o)
 	must(t, err)
 	return n
@@ -70,13 +72,15 @@ func setUp(t *testing.T, method string) *node {
 // moved replaces the directories of a node by those of the test, and leaves out whom a file is to belong to.
 func (n *node) moved(text string) string {
 	return strings.NewReplacer(
-		"-o root -g openbao-kms ", "", "-o root -g "+n.options.SocketGroup+" ", "",
+		"-o root -g openbao-kms ", "",
 		"/etc/kubernetes/openbao-kms", filepath.Join(n.root, "enc"),
 		"/etc/openbao-kms", filepath.Join(n.root, "etc"),
 		"/run/openbao-kms-report", filepath.Join(n.root, "report"),
 		"/run/openbao-kms", filepath.Join(n.root, "run"),
 		"/var/lib/openbao-kms/state", filepath.Join(n.root, "state"),
 		"/root/openbao-kms-state", filepath.Join(n.root, "backup"),
+		"/etc/systemd/system", n.root,
+		"/usr/local/bin/bao-kms-provider", n.binary,
 	).Replace(text)
 }
 
@@ -95,7 +99,7 @@ func (n *node) step(t *testing.T, command string) []string {
 	return found[0]
 }
 
-// run has a shell run commands in init's directory, with the node's directories moved. The programs that are named in no way exist here:
+// run has a shell run commands in init's directory. The programs that are named in no way exist here:
 // a call of one is handed to act, with its arguments.
 func (n *node) run(t *testing.T, commands []string, programs []string, act func(args []string)) {
 	t.Helper()
@@ -105,16 +109,8 @@ func (n *node) run(t *testing.T, commands []string, programs []string, act func(
 		// On another stream than what the commands print themselves.
 		script.WriteString(p + `() { printf '%s\000' ` + p + ` "$@" >&3; printf '\001' >&3; }` + "\n")
 	}
-	script.WriteString("set -eu\n")
-	for _, c := range commands {
-		script.WriteString(n.moved(c) + "\n")
-	}
 	calls := filepath.Join(n.root, "calls")
-	cmd := exec.Command("bash", "-c", `exec 3>"$0"; `+script.String(), calls)
-	cmd.Dir = n.dir
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s\n%s", err, out, script.String())
-	}
+	n.shell(t, `exec 3>"`+calls+`"; `+script.String(), commands)
 	raw, err := os.ReadFile(calls)
 	must(t, err)
 	for call := range strings.SplitSeq(strings.TrimSuffix(string(raw), endOfCall), endOfCall) {
@@ -122,6 +118,31 @@ func (n *node) run(t *testing.T, commands []string, programs []string, act func(
 			act(strings.Split(strings.TrimSuffix(call, endOfArgument), endOfArgument))
 		}
 	}
+}
+
+// output has a shell run commands with the real provider's binary, as this user, and returns what they print. systemctl does nothing.
+func (n *node) output(t *testing.T, commands []string) string {
+	t.Helper()
+	return n.shell(t, `export BAO_KMS_PROVIDER_CONFIG="`+n.moved("/etc/openbao-kms/config.yaml")+`"
+runuser() { test "$1 $2 $3" = "-u openbao-kms --"; shift 3; "$@"; }
+systemctl() { :; }
+`, commands)
+}
+
+// shell runs commands after a prologue, in init's directory and with the node's directories moved, and returns what they print.
+func (n *node) shell(t *testing.T, prologue string, commands []string) string {
+	t.Helper()
+	script := prologue + "set -eu\n"
+	for _, c := range commands {
+		script += n.moved(c) + "\n"
+	}
+	cmd := exec.Command("bash", "-c", script)
+	cmd.Dir = n.dir
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s\n%s", err, out, script)
+	}
+	return string(out)
 }
 
 // bao does what the bao command would, over OpenBao's API.
@@ -200,7 +221,7 @@ func (n *node) directories(t *testing.T) {
 	}
 }
 
-// move rewrites init's files for the test's directories. The configuration leaves the socket and the state where they are by default.
+// move rewrites init's files for the test's directories and group, which may be root's. The configuration leaves the socket and the state where they are by default.
 func (n *node) move(t *testing.T) {
 	t.Helper()
 	for _, name := range []string{"config.yaml", "encryption-config.yaml", "encryption-config-prepare.yaml"} {
@@ -209,6 +230,7 @@ func (n *node) move(t *testing.T) {
 		must(t, err)
 		text := n.moved(string(raw))
 		if name == "config.yaml" {
+			text = strings.Replace(text, "\n  socketGroup: \"openbao-kms\"\n", "\n  socketGroup: "+strconv.Itoa(os.Getgid())+"\n", 1)
 			text = strings.Replace(text, "\nserver:\n", "\nserver:\n  socketPath: "+n.moved("/run/openbao-kms/kms.sock")+"\n", 1) +
 				"\nstate:\n  path: " + n.moved("/var/lib/openbao-kms/state/key-registry.json") + "\n"
 		}
@@ -246,10 +268,8 @@ func (n *node) doctor(t *testing.T, withEncryption bool, may map[string]command.
 // serve starts the provider; it ends with the test.
 func (n *node) serve(t *testing.T) {
 	t.Helper()
-	bins, err := stack.Find()
-	must(t, err)
 	p, err := stack.StartProvider(t.Context(), stack.ProviderOptions{
-		Binary: filepath.Join(bins.Root, "bin", "bao-kms-provider"),
+		Binary: n.binary,
 		Files: stack.ProviderFiles{
 			Config: n.moved("/etc/openbao-kms/config.yaml"), Socket: n.moved("/run/openbao-kms/kms.sock"), Log: filepath.Join(n.root, "log"),
 		},

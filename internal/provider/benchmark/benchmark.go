@@ -36,6 +36,8 @@ type Options struct {
 	// Progress gets one line that is rewritten in place, for a terminal, and is
 	// cleared at the end; nil means none.
 	Progress io.Writer
+	// ProgressWidth is how many columns that terminal has; 0 means 80.
+	ProgressWidth int
 	// Now is the clock of the report's time; nil is the system's.
 	Now func() time.Time
 }
@@ -66,7 +68,7 @@ func run(ctx context.Context, o Options) (*command.Report, error) {
 		return nil, err
 	}
 	defer t.close()
-	results, err := t.measure(ctx, p, o.Progress)
+	results, err := t.measure(ctx, p, newScreen(o.Progress, o.ProgressWidth))
 	if err != nil {
 		return nil, err
 	}
@@ -75,15 +77,14 @@ func run(ctx context.Context, o Options) (*command.Report, error) {
 
 // measure warms up, gives every lane its turns, and has what is left of the
 // answers decrypted.
-func (t *target) measure(ctx context.Context, p plan, progress io.Writer) (load.Results, error) {
-	s := newScreen(progress)
+func (t *target) measure(ctx context.Context, p plan, s *screen) (load.Results, error) {
 	defer s.clear()
 	lanes := t.lanes(p)
-	s.line("warming up")
+	s.plan(p.turns.Turns(loads(lanes)), p.turns.Slice)
 	if err := callEach(ctx, lanes, max(kept, 2*slices.Max(p.callers)), slices.Max(p.callers)); err != nil {
 		return nil, err
 	}
-	s.begin(p.turns.Turns(loads(lanes)))
+	s.begin()
 	results, err := load.Measure(ctx, loads(lanes), p.turns, s.turn)
 	if err != nil {
 		return nil, err

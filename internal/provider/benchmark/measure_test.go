@@ -37,7 +37,7 @@ func TestReport(t *testing.T) {
 		}
 		target, _, _ := fakes(t, o.Config)
 		p := planned(t, o)
-		results, err := target.measure(t.Context(), p, nil)
+		results, err := target.measure(t.Context(), p, newScreen(nil, 0))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -144,7 +144,7 @@ func TestACallThatFails(t *testing.T) {
 				o := Options{Config: testConfig(t, "/run"), Callers: []int{2}}
 				target, k, b := fakes(t, o.Config)
 				c.change(k, b)
-				results, err := target.measure(t.Context(), planned(t, o), nil)
+				results, err := target.measure(t.Context(), planned(t, o), newScreen(nil, 0))
 				if want := c.lane + " with 2 callers: " + c.want; results != nil || err == nil || err.Error() != want {
 					t.Errorf("error %v\n want %s", err, want)
 				}
@@ -173,7 +173,7 @@ func TestTheLastAnswersAreChecked(t *testing.T) {
 			}
 			return &kmsapi.EncryptResponse{Ciphertext: answer, KeyId: k.binding.KeyID()}, nil
 		}
-		results, err := target.measure(t.Context(), p, nil)
+		results, err := target.measure(t.Context(), p, newScreen(nil, 0))
 		if turns := time.Duration(p.turns.Turns(loads(target.lanes(p)))) * p.turns.Slice; time.Since(start) < warm+turns {
 			t.Errorf("it ended after %v, in one of the turns", time.Since(start))
 		}
@@ -191,7 +191,7 @@ func TestInterrupted(t *testing.T) {
 		time.AfterFunc(3*time.Second, cancel)
 		o := Options{Config: testConfig(t, "/run"), Duration: time.Minute}
 		target, _, _ := fakes(t, o.Config)
-		results, err := target.measure(ctx, planned(t, o), nil)
+		results, err := target.measure(ctx, planned(t, o), newScreen(nil, 0))
 		if results != nil || !errors.Is(err, context.Canceled) || time.Since(start) != 3*time.Second {
 			t.Errorf("error %v after %v, want the interruption after 3s", err, time.Since(start))
 		}
@@ -205,7 +205,7 @@ func TestACallHasADeadline(t *testing.T) {
 		target, k, _ := fakes(t, o.Config)
 		k.takes = time.Hour
 		start := time.Now()
-		_, err := target.measure(t.Context(), planned(t, o), nil)
+		_, err := target.measure(t.Context(), planned(t, o), newScreen(nil, 0))
 		if err == nil || time.Since(start) != callTimeout || !strings.Contains(err.Error(), "[timeout]: use fewer callers; if it happens with one, run") {
 			t.Errorf("error %v after %v, want one of class timeout after %v", err, time.Since(start), callTimeout)
 		}
@@ -217,7 +217,7 @@ func TestProgressIsOneLine(t *testing.T) {
 		var out bytes.Buffer
 		o := Options{Config: testConfig(t, "/run"), Callers: []int{1, 8}, Duration: 400 * time.Millisecond}
 		target, _, _ := fakes(t, o.Config)
-		if _, err := target.measure(t.Context(), planned(t, o), &out); err != nil {
+		if _, err := target.measure(t.Context(), planned(t, o), newScreen(&out, 0)); err != nil {
 			t.Fatal(err)
 		}
 		lines := strings.Split(out.String(), "\r\x1b[K")
@@ -225,9 +225,9 @@ func TestProgressIsOneLine(t *testing.T) {
 			t.Fatalf("it is not one line that is written for each turn and cleared in the end: %q", out.String())
 		}
 		for i, want := range map[int]string{
-			1:  "warming up",
-			2:  "0%, Status through the socket with 1 caller",
-			22: "50%, Status through the socket with 1 caller, 2s left",
+			1:  "warming up, then 4s of measuring",
+			2:  "0%, 4s left, Status through the socket with 1 caller",
+			22: "50%, 2s left, Status through the socket with 1 caller",
 			42: "checking the last answers",
 		} {
 			if lines[i] != want {
@@ -237,17 +237,23 @@ func TestProgressIsOneLine(t *testing.T) {
 	})
 }
 
-func TestProgressFits80Columns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var out bytes.Buffer
-		s := newScreen(&out)
-		s.begin(200)
-		s.done = 20
-		time.Sleep(99*time.Minute + 59*time.Second)
-		s.turn(load.Cell{Lane: laneName(opEncrypt, false, 731), Callers: 1023})
-		const want = "\r\x1b[K10%, Encrypt of 731 bytes through the socket with 1023 callers, 14h59m51s left"
-		if out.String() != want || len(want)-len("\r\x1b[K") > 79 {
-			t.Errorf("%q, want %q in at most 79 columns", out.String(), want)
-		}
-	})
+func TestProgressFitsTheTerminal(t *testing.T) {
+	const whole = "10%, 14h59m51s left, Encrypt of 731 bytes through the socket with 1023 callers"
+	for width, want := range map[int]string{
+		0: whole, 80: whole, 200: whole, 79: whole[:78], 40: "10%, 14h59m51s left, Encrypt of 731 byt", 4: "10%", 1: "",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var out bytes.Buffer
+			s := newScreen(&out, width)
+			s.plan(200, 15*time.Minute)
+			out.Reset()
+			s.begin()
+			s.done = 20
+			time.Sleep(99*time.Minute + 59*time.Second)
+			s.turn(load.Cell{Lane: laneName(opEncrypt, false, 731), Callers: 1023})
+			if out.String() != "\r\x1b[K"+want {
+				t.Errorf("%d columns: %q, want %q", width, out.String(), want)
+			}
+		})
+	}
 }

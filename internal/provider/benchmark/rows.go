@@ -80,7 +80,7 @@ func reading(p plan, rows []command.BenchmarkRow) []command.Step {
 		steps = append(steps, command.Step{Text: fmt.Sprintf("Measure longer for a p99 where there are fewer than %d calls: there it is the slowest call", fewCalls)})
 	}
 	if len(p.statusCallers) < len(p.callers) {
-		steps = append(steps, command.Step{Text: "Raise server.maxConcurrentStatus if Status is to be measured with as many callers as the rest: it was left out where it would take every place"})
+		steps = append(steps, command.Step{Text: "Status was left out with as many callers as would take every place that server.maxConcurrentStatus allows"})
 	}
 	return steps
 }
@@ -117,7 +117,7 @@ func targets(callers int, rows []command.BenchmarkRow) command.Step {
 	}
 	switch {
 	case len(missed) == 0:
-		return command.Step{Text: "Take the validation targets, which are no service level, as met " + with + ": status p99 5ms; encrypt p95 100ms, p99 250ms; decrypt p95 10ms, p99 50ms"}
+		return command.Step{Text: strings.ToUpper(with[:1]) + with[1:] + " the validation targets (not a service level) are met: status p99 5ms; encrypt p95 100ms, p99 250ms; decrypt p95 10ms, p99 50ms"}
 	case bareToo:
 		return command.Step{Text: "Look at OpenBao and the network first: " + with + " the bare calls, too, miss validation targets: " + strings.Join(missed, "; ")}
 	}

@@ -28,7 +28,7 @@ func TestValidationTargets(t *testing.T) {
 		want string
 	}{
 		{"met", []command.BenchmarkRow{row(opStatus, 1, 4, 4.999, false), row(opEncrypt, 1, 99.999, 249.999, true), row(opDecrypt, 1, 9.999, 49.999, true), row(opDecrypt, 8, 99, 99, true)},
-			"Take the validation targets, which are no service level, as met with 1 caller: status p99 5ms; encrypt p95 100ms, p99 250ms; decrypt p95 10ms, p99 50ms"},
+			"With 1 caller the validation targets (not a service level) are met: status p99 5ms; encrypt p95 100ms, p99 250ms; decrypt p95 10ms, p99 50ms"},
 		{"missed on the node", []command.BenchmarkRow{row(opStatus, 1, 9, 5, false), row(opEncrypt, 1, 100, 249, false), row(opDecrypt, 1, 10, 50, false)},
 			"Look at this node's CPU and the provider first: with 1 caller validation targets are missed that the bare calls meet: " +
 				"p99 of status is 5ms, 5ms is the target; p95 of encrypt is 100ms, 100ms is the target; p95 of decrypt is 10ms, 10ms is the target; p99 of decrypt is 50ms, 50ms is the target"},
@@ -54,7 +54,7 @@ func TestReadingSaysWhatIsMissing(t *testing.T) {
 	rows[0].Bare.Calls = 99
 	p.statusCallers = []int{1}
 	steps = reading(p, rows)
-	if len(steps) != 4 || !strings.Contains(steps[2].Text, "fewer than 100 calls") || !strings.HasPrefix(steps[3].Text, "Raise server.maxConcurrentStatus") {
+	if len(steps) != 4 || !strings.Contains(steps[2].Text, "fewer than 100 calls") || !strings.HasPrefix(steps[3].Text, "Status was left out with as many callers as") {
 		t.Errorf("%+v", steps)
 	}
 }

@@ -3,7 +3,9 @@ package setup
 import (
 	"errors"
 	"fmt"
+	"math"
 	"net/url"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -20,6 +22,7 @@ func check(given, o *Options, rendered []byte) (*config.Config, error) {
 	p := problems{}
 	p.missing(given, flags)
 	p.choices(flags)
+	p.unused(given)
 	c, err := config.Parse(rendered, nil)
 	if err := p.configuration(err, o.Flags()); err != nil {
 		return nil, err
@@ -39,6 +42,22 @@ func (p problems) missing(o *Options, flags []Flag) {
 	for _, f := range flags {
 		if v, isText := f.Value.(*string); isText && *v == "" && f.needed.in(o) {
 			p.add(f.Name, "is missing: "+strings.TrimSuffix(f.Help, f.needed.note()), fmt.Sprintf("for example --%s %s", f.Name, f.Example))
+		}
+	}
+}
+
+// unused tells the flags that something else was chosen than they are for: who
+// gives them believes that they do something. An empty one counts as not given.
+func (p problems) unused(given *Options) {
+	standard := Defaults()
+	defaults := standard.Flags()
+	for i, f := range given.Flags() {
+		flag, value := f.only.choice()
+		if _, unclear := p[flag]; unclear || flag == "" || f.only.in(given) {
+			continue
+		}
+		if v := reflect.ValueOf(f.Value).Elem(); !v.IsZero() && !v.Equal(reflect.ValueOf(defaults[i].Value).Elem()) {
+			p.add(f.Name, "is used with --"+flag+" "+value+" only", "leave it out, or give --"+flag+" "+value)
 		}
 	}
 }
@@ -94,6 +113,9 @@ var (
 
 // login refuses what OpenBao or its command line would take for something else.
 func (p problems) login(o *Options) {
+	if strings.HasPrefix(o.TransitMount, "-") {
+		p.add("transit-mount", "begins with -, which the bao command takes for a flag", "mount the engine at another path")
+	}
 	const fromName = "; without the flag it is --provider-name"
 	if o.AuthRole != "" && !roleSyntax.MatchString(o.AuthRole) {
 		p.add("auth-role", "is not a role name that OpenBao accepts", "give letters, digits, _, and - or . inside"+fromName)
@@ -129,6 +151,10 @@ func (p problems) listed(flag, v string) {
 // pathSyntax is what means the same to a shell, a unit, tmpfiles.d and a manifest.
 var pathSyntax = regexp.MustCompile(`^/[A-Za-z0-9._/@+-]+$`)
 
+// containersOwn are paths whose directory in the image or in the container's own
+// file systems a mount would cover.
+var containersOwn = regexp.MustCompile(`^/(usr|proc|sys|dev|bin|sbin|lib[^/]*)/`)
+
 // hidden are the directories that the unit keeps from the provider (ProtectHome,
 // PrivateTmp).
 var hidden = []string{"/home/", "/root/", "/run/user/", "/tmp/", "/var/tmp/"}
@@ -143,6 +169,12 @@ func (p problems) node(o *Options) {
 		if slices.ContainsFunc([]string{socketDir, reportDir, stateDir, encryptionDir}, inside) {
 			p.add(flag, "is in a directory that is for something else", "give a path elsewhere, for example in "+configDir)
 		}
+		if path == configPath {
+			p.add(flag, "is the configuration's own path", "give the path of another file")
+		}
+		if o.For == StaticPod && containersOwn.MatchString(path) {
+			p.add(flag, "is in a directory that is the container's own", "give a path elsewhere, for example in "+configDir)
+		}
 		if o.For == StaticPod && strings.Count(path, "/") < 3 {
 			p.add(flag, "is in a directory that cannot be mounted into a container", "put it into a directory of its own, for example "+configDir)
 		}
@@ -150,17 +182,29 @@ func (p problems) node(o *Options) {
 			p.add(flag, "is in a directory that the service does not see: "+strings.Join(hidden, " "), "give a path elsewhere, for example in "+configDir)
 		}
 	}
+	p.socketGroup(o)
 	if o.For != StaticPod {
-		if o.Image != "" {
-			p.add("image", "is used by --for static-pod only", "leave it out, or give --for static-pod")
-		}
 		return
 	}
 	p.image(o.Image)
 	p.number("user-id", o.UserID)
 	p.number("group-id", o.GroupID)
-	if _, err := strconv.Atoi(o.SocketGroup); err != nil {
+}
+
+// socketGroup refuses groups that give the socket to more than the API server, and
+// those that a pod cannot have.
+func (p problems) socketGroup(o *Options) {
+	if o.SocketGroup == "root" || o.SocketGroup == "0" {
+		p.add("socket-group", "is root's group, which more than the API server is in", "leave it out when the API server runs as root, which needs no group; else give the group that it runs with")
+	}
+	if o.For != StaticPod {
+		return
+	}
+	switch n, err := strconv.ParseUint(o.SocketGroup, 10, 64); {
+	case err != nil:
 		p.add("socket-group", "is a name, which a container cannot look up", "give the group's number on the node")
+	case n > math.MaxInt32:
+		p.add("socket-group", "is above what the API server takes in a pod, 2147483647", "give the API server's group a lower number")
 	}
 }
 
@@ -191,7 +235,7 @@ func (p problems) image(v string) {
 	if v == "" {
 		return
 	}
-	const fix = "give registry/name:version, or name@sha256:…"
+	const fix = "give registry/name:version, or name@sha256:DIGEST"
 	named, _, digest := strings.Cut(v, "@")
 	_, tag, tagged := strings.Cut(named[strings.LastIndexByte(named, '/')+1:], ":")
 	switch {

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/baokms/baokms/internal/provider/command"
@@ -11,9 +13,10 @@ import (
 )
 
 // Init judges the options, writes the files and says what to do with them
-// (design: config-and-cli, init). With anything wrong in the options the error
-// is a *FlagError, with a directory that cannot be used a *DirectoryError; then,
-// and after every other error, everything that this call made is gone again.
+// (design: config-and-cli, init). With anything wrong in the options, and with a
+// directory that is not new or empty, the error is a *FlagError; when the system
+// refuses to write, a *DirectoryError. Then, and after every other error,
+// everything that this call made is gone again.
 func Init(o Options) (*command.Report, error) {
 	full, c, list, err := prepare(o)
 	if err != nil {
@@ -24,9 +27,19 @@ func Init(o Options) (*command.Report, error) {
 		return nil, fmt.Errorf("finding the directory: %w", err)
 	}
 	if err := write(dir, list, nil); err != nil {
-		return nil, err
+		return nil, asUsage(err)
 	}
 	return full.report(c, dir, list), nil
+}
+
+// asUsage turns the refusal of a directory, which another --dir helps against, into
+// an error of usage. What the system refused, such as a write, stays what it is.
+func asUsage(err error) error {
+	var e *DirectoryError
+	if errors.As(err, &e) && e.Err == nil {
+		return &FlagError{[]Problem{{"dir", "names a directory that init does not write into: it " + e.Problem, e.Fix}}}
+	}
+	return err
 }
 
 // prepare is all of Init that comes before the first file: the options with
@@ -50,10 +63,14 @@ func prepare(o Options) (full Options, c *config.Config, list []file, err error)
 	return full, c, list, err
 }
 
-// text refuses what is not text at all: no quoting would keep it.
+// text refuses what is not text at all: no quoting would keep it. The directory,
+// which commands name as a whole path, is also shown.
 func (o *Options) text() error {
 	p := problems{}
 	flags := o.Flags()
+	if dir, err := filepath.Abs(o.Dir); err != nil || !utf8.ValidString(dir) || strings.ContainsFunc(dir, unprintable) {
+		p.add("dir", "is, as a whole path, not one of printable characters", "name a directory whose path can be shown and copied")
+	}
 	for _, f := range flags {
 		var values []string
 		switch v := f.Value.(type) {
@@ -70,6 +87,8 @@ func (o *Options) text() error {
 	}
 	return p.err(flags)
 }
+
+func unprintable(r rune) bool { return !unicode.IsPrint(r) }
 
 func (o *Options) report(c *config.Config, dir string, list []file) *command.Report {
 	r := &command.Report{

@@ -27,7 +27,8 @@ const (
 	encryptionPath = encryptionDir + "/encryption-config.yaml"
 
 	unitPath     = "/etc/systemd/system/bao-kms-provider.service"
-	manifestPath = "/etc/kubernetes/manifests/bao-kms-provider.yaml"
+	manifestDir  = "/etc/kubernetes/manifests"
+	manifestPath = manifestDir + "/bao-kms-provider.yaml"
 	sysusersPath = "/etc/sysusers.d/openbao-kms.conf"
 	tmpfilesPath = "/etc/tmpfiles.d/openbao-kms.conf"
 )

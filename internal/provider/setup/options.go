@@ -76,7 +76,10 @@ type Flag struct {
 	Choices []string
 
 	needed need
-	field  string // of the configuration
+	// only says what the flag is used with; optional means everything. What must be
+	// given with something is used with that alone.
+	only  need
+	field string // of the configuration
 }
 
 // need says when a flag must be given.
@@ -90,14 +93,30 @@ const (
 	withStaticPod
 )
 
+// choice is the flag that decides it, and the value there; both are empty for what
+// no flag decides.
+func (n need) choice() (flag, value string) {
+	switch n {
+	case withJWT:
+		return "auth-method", config.MethodJWT
+	case withCert:
+		return "auth-method", config.MethodCert
+	case withStaticPod:
+		return "for", StaticPod
+	}
+	return "", ""
+}
+
 // note is what a flag's help says about it.
 func (n need) note() string {
-	return map[need]string{
-		always:        " (required)",
-		withJWT:       " (required with --auth-method jwt)",
-		withCert:      " (required with --auth-method cert)",
-		withStaticPod: " (required with --for static-pod)",
-	}[n]
+	flag, value := n.choice()
+	switch {
+	case n == always:
+		return " (required)"
+	case flag != "":
+		return " (required with --" + flag + " " + value + ")"
+	}
+	return ""
 }
 
 // in tells whether the flag must be given together with what o says.
@@ -153,7 +172,7 @@ func (o *Options) Flags() []Flag {
 			Help: "Mount path of the auth method with auth/; default is auth/jwt-kms or auth/cert-kms"},
 		{Name: "auth-role", Value: &o.AuthRole, field: o.roleField(), Example: "openbao-kms-workload-a",
 			Help: "Role to log in with; default is --provider-name"},
-		{Name: "jwt-file", Value: &o.JWTFile, field: "auth.jwt.jwtFile", Example: jwtPath,
+		{Name: "jwt-file", Value: &o.JWTFile, only: withJWT, field: "auth.jwt.jwtFile", Example: jwtPath,
 			Help: "File on the node with the JWT"},
 		{Name: "jwt-issuer", Value: &o.JWTIssuer, needed: withJWT, field: "auth.jwt.expectedIssuer", Example: "https://issuer.example.net",
 			Help: "The JWT's iss"},
@@ -161,9 +180,9 @@ func (o *Options) Flags() []Flag {
 			Help: "The JWT's aud"},
 		{Name: "jwt-subject", Value: &o.JWTSubject, needed: withJWT, field: "auth.jwt.expectedSubject", Example: "control-plane-node",
 			Help: "The JWT's sub"},
-		{Name: "cert-file", Value: &o.CertFile, field: "auth.cert.certificateFile", Example: certPath,
+		{Name: "cert-file", Value: &o.CertFile, only: withCert, field: "auth.cert.certificateFile", Example: certPath,
 			Help: "File on the node with the client certificate and its chain"},
-		{Name: "cert-key-file", Value: &o.CertKeyFile, field: "auth.cert.keyFile", Example: keyPath,
+		{Name: "cert-key-file", Value: &o.CertKeyFile, only: withCert, field: "auth.cert.keyFile", Example: keyPath,
 			Help: "File on the node with the client certificate's private key"},
 		{Name: "cert-common-name", Value: &o.CertCommonName, needed: withCert, Example: "control-plane-node",
 			Help: "Common name of the client certificate, for the role in OpenBao"},
@@ -183,12 +202,15 @@ func (o *Options) Flags() []Flag {
 
 		{Name: "image", Value: &o.Image, needed: withStaticPod, Example: "registry.example.net/bao-kms-provider:v1.0.0",
 			Help: "Container image whose entry point is bao-kms-provider, with a tag or digest"},
-		{Name: "user-id", Value: &o.UserID, Example: "10001",
+		{Name: "user-id", Value: &o.UserID, only: withStaticPod, Example: "10001",
 			Help: "Number of the user that the static pod runs as; it owns the state directory"},
-		{Name: "group-id", Value: &o.GroupID, Example: "10001",
+		{Name: "group-id", Value: &o.GroupID, only: withStaticPod, Example: "10001",
 			Help: "Number of that user's group"},
 	}
 	for i := range list {
+		if list[i].only == optional && list[i].needed != always {
+			list[i].only = list[i].needed
+		}
 		list[i].Help += list[i].needed.note()
 	}
 	return list

@@ -43,8 +43,12 @@ func asStaticPod(o Options) Options {
 func everything(o Options) Options {
 	o.TLSServerName, o.Namespace = "bao.internal.example.net", "team/project"
 	o.AuthMount, o.AuthRole, o.PolicyName = "auth/logins/nodes", "kms-nodes", "kms-policy"
-	o.CACertFile, o.JWTFile = "/etc/pki/openbao/ca.pem", "/run/spire/openbao/jwt"
-	o.CertFile, o.CertKeyFile = "/etc/pki/openbao/node.pem", "/etc/pki/openbao/node-key.pem"
+	o.CACertFile = "/etc/pki/openbao/ca.pem"
+	if o.AuthMethod == config.MethodCert {
+		o.CertFile, o.CertKeyFile = "/etc/pki/openbao/node.pem", "/etc/pki/openbao/node-key.pem"
+	} else {
+		o.JWTFile = "/run/spire/openbao/jwt"
+	}
 	o.SocketGroup = "kube-apiserver"
 	o.Resources = []string{"secrets", "configmaps", "*.example.net"}
 	o.ReportSocket = true

@@ -15,7 +15,7 @@ type DirectoryError struct {
 	Path string
 	// Problem is what is wrong; Fix is the next step.
 	Problem, Fix string
-	// Err is the system's error, if there was one.
+	// Err is the system's error; nil when the directory was refused as it is.
 	Err error
 }
 

@@ -51,6 +51,17 @@ func TestForCountsWhatWasAnswered(t *testing.T) {
 	}
 }
 
+// A machine that is too busy to start a goroutine in time makes a slice late, not empty.
+func TestForMakesACallHoweverLate(t *testing.T) {
+	for _, callers := range []int{1, 8} {
+		var calls atomic.Int64
+		s, err := For(t.Context(), func(context.Context) error { calls.Add(1); return nil }, callers, 1)
+		if err != nil || len(s.Latencies) < 1 || int64(len(s.Latencies)) != calls.Load() || s.Took <= 0 {
+			t.Errorf("%d callers: %d calls, %+v, %v", callers, calls.Load(), s, err)
+		}
+	}
+}
+
 func TestTimesCallsExactlySoOften(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls atomic.Int64

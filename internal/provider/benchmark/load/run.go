@@ -28,11 +28,26 @@ func (s Slice) PerSecond() float64 {
 	return float64(len(s.Latencies)) / s.Took.Seconds()
 }
 
+var errNoCall = errors.New("no call was made: the time is too short")
+
 // For calls an operation from the given number of goroutines, each of them again and again, and starts no call once d has passed. It
-// returns when the last call has ended. The first call that fails ends the others through their context, and is the error.
+// returns when the last call has ended. One call is made even if d passes before a goroutine runs, as on a busy machine. The first call
+// that fails ends the others through their context, and is the error.
 func For(ctx context.Context, do Operation, callers int, d time.Duration) (Slice, error) {
+	if d <= 0 {
+		return Slice{}, errNoCall
+	}
 	end := time.Now().Add(d)
-	return run(ctx, do, callers, func(now time.Time) bool { return now.Before(end) })
+	var called atomic.Bool
+	return run(ctx, do, callers, func(now time.Time) bool {
+		if now.Before(end) {
+			if !called.Load() {
+				called.Store(true)
+			}
+			return true
+		}
+		return called.CompareAndSwap(false, true)
+	})
 }
 
 // Times calls an operation n times in all, otherwise as For does.
@@ -74,7 +89,7 @@ func run(ctx context.Context, do Operation, callers int, more func(now time.Time
 		s.Latencies = append(s.Latencies, l...)
 	}
 	if len(s.Latencies) == 0 {
-		return Slice{}, errors.New("no call was made: the time is too short")
+		return Slice{}, errNoCall
 	}
 	return s, nil
 }
