@@ -12,28 +12,43 @@ import (
 	"github.com/baokms/baokms/internal/provider/command"
 	"github.com/baokms/baokms/internal/provider/diagnose"
 	"github.com/baokms/baokms/internal/provider/operate"
+	"github.com/baokms/baokms/internal/provider/registry"
 )
 
 // applyFlags are those of a command that plans, or applies a reviewed plan.
 type applyFlags struct {
 	apply    bool
-	expected string
+	reviewed operate.Reviewed
 }
+
+// The flags that hold an apply against what was reviewed.
+const (
+	stateHashFlag     = "expected-state-hash"
+	nextStateHashFlag = "expected-next-state-hash"
+)
 
 func addApplyFlags(cmd *cobra.Command) *applyFlags {
 	f := new(applyFlags)
 	cmd.Flags().BoolVar(&f.apply, "apply", false, "carry out the reviewed plan; the provider must be stopped")
-	cmd.Flags().StringVar(&f.expected, "expected-state-hash", "", "`stateHash` of the reviewed plan; with --apply only")
+	cmd.Flags().StringVar(&f.reviewed.StateHash, stateHashFlag, "", "`stateHash` of the reviewed plan; with --apply only")
+	cmd.Flags().StringVar(&f.reviewed.NextStateHash, nextStateHashFlag, "", "`nextStateHash` of the reviewed plan, held against the outcome; with --apply only")
 	return f
 }
 
-// check refuses half of an apply.
-func (f *applyFlags) check() error {
-	switch {
-	case f.apply && f.expected == "":
+// check refuses half of an apply, and what cannot be a hash: an empty one too,
+// which would else be an apply without it.
+func (f *applyFlags) check(cmd *cobra.Command) error {
+	if f.apply && f.reviewed.StateHash == "" {
 		return usageError("--apply needs --expected-state-hash: plan first, review, and give the plan's stateHash")
-	case !f.apply && f.expected != "":
-		return usageError("--expected-state-hash is for --apply: without it nothing is changed")
+	}
+	for _, flag := range []struct{ name, hash string }{{stateHashFlag, f.reviewed.StateHash}, {nextStateHashFlag, f.reviewed.NextStateHash}} {
+		switch {
+		case !cmd.Flags().Changed(flag.name):
+		case !f.apply:
+			return usageError("--" + flag.name + " is for --apply: without it nothing is changed")
+		case !registry.IsHash(flag.hash):
+			return usageError("--" + flag.name + ` must be "sha256:" and 64 lower-case hex digits, as the reviewed plan prints it`)
+		}
 	}
 	return nil
 }
@@ -49,16 +64,18 @@ OpenBao, other nodes, or any object in etcd.
 Without --apply it changes nothing and prints the plan. The plan depends on the
 registry alone and not on the time, so nextStateHash is what can be reviewed.
 With --apply and the plan's stateHash it takes the lock that a running provider
-holds, so the provider must be stopped, makes sure that the outcome is the plan's,
-and saves it once.
+holds, so the provider must be stopped, makes the plan again, and saves it once.
+Give the plan's nextStateHash too: then only the reviewed outcome is saved, and
+after an interruption the same command can be run again until it exits with 0.
 
 Whether an object or a backup still needs a version is nothing that this command
-can know: retire only with evidence of a complete rewrite. Apply it on every node
-before a minimum version is raised in OpenBao. restore-versions takes it back, as
-long as OpenBao still has the version.`,
+can know: retire only with evidence of a complete rewrite. Raise a minimum in
+OpenBao only when the plan says on every node that there is nothing to do.
+restore-versions takes it back, as long as OpenBao still has the version.`,
 		Example: `  runuser -u openbao-kms -- bao-kms-provider retire-versions --before-version 3
   runuser -u openbao-kms -- bao-kms-provider retire-versions --before-version 3 \
-    --apply --expected-state-hash sha256:HASH`,
+    --apply --expected-state-hash sha256:HASH \
+    --expected-next-state-hash sha256:HASH`,
 		Args: cobra.NoArgs,
 	}
 	var before int
@@ -66,7 +83,7 @@ long as OpenBao still has the version.`,
 	flags := addApplyFlags(cmd)
 	a.reports(cmd, func(ctx context.Context, o diagnose.Options) (*command.Report, error) {
 		if flags.apply {
-			return operate.ApplyRetirement(ctx, o, before, flags.expected)
+			return operate.ApplyRetirement(ctx, o, before, flags.reviewed)
 		}
 		return diagnose.PlanRetirement(ctx, o, before), nil
 	})
@@ -77,7 +94,7 @@ long as OpenBao still has the version.`,
 		case before < 2 || before > math.MaxInt32:
 			return usageError("--before-version must be a Transit version from 2 on: nothing is below version 1")
 		}
-		return flags.check()
+		return flags.check(cmd)
 	}
 	return cmd
 }
@@ -93,10 +110,13 @@ does not touch OpenBao.
 
 Without --apply it changes nothing and prints the plan. With --apply and the
 plan's stateHash it takes the lock that a running provider holds, so the provider
-must be stopped, makes sure that the outcome is the plan's, and saves it once.`,
+must be stopped, makes the plan again, and saves it once. Give the plan's
+nextStateHash too: then only the reviewed outcome is saved, and after an
+interruption the same command can be run again until it exits with 0.`,
 		Example: `  runuser -u openbao-kms -- bao-kms-provider restore-versions --versions 1,2
   runuser -u openbao-kms -- bao-kms-provider restore-versions --versions 1,2 \
-    --apply --expected-state-hash sha256:HASH`,
+    --apply --expected-state-hash sha256:HASH \
+    --expected-next-state-hash sha256:HASH`,
 		Args: cobra.NoArgs,
 	}
 	var versions versionsFlag
@@ -104,7 +124,7 @@ must be stopped, makes sure that the outcome is the plan's, and saves it once.`,
 	flags := addApplyFlags(cmd)
 	a.reports(cmd, func(ctx context.Context, o diagnose.Options) (*command.Report, error) {
 		if flags.apply {
-			return operate.ApplyRestoration(ctx, o, versions, flags.expected)
+			return operate.ApplyRestoration(ctx, o, versions, flags.reviewed)
 		}
 		return diagnose.PlanRestoration(ctx, o, versions), nil
 	})
@@ -112,7 +132,7 @@ must be stopped, makes sure that the outcome is the plan's, and saves it once.`,
 		if len(versions) == 0 {
 			return required("--versions")
 		}
-		return flags.check()
+		return flags.check(cmd)
 	}
 	return cmd
 }

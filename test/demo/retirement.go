@@ -79,7 +79,8 @@ func (w *world) retire(ctx context.Context) error {
 			if err := w.node.Stop(); err != nil {
 				return err
 			}
-			out, err = w.run(ctx, "retire-versions", "--before-version", "2", "--apply", "--expected-state-hash", reviewed.StateHash)
+			out, err = w.run(ctx, "retire-versions", "--before-version", "2", "--apply",
+				"--expected-state-hash", reviewed.StateHash, "--expected-next-state-hash", reviewed.NextStateHash)
 			if err != nil {
 				return err
 			}

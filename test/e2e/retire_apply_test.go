@@ -3,7 +3,6 @@ package e2e
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -73,8 +72,12 @@ type stopped struct {
 
 func newStopped(t *testing.T) *stopped {
 	t.Helper()
-	tr := transit(t)
-	p := stacktest.Provider(t, binary(t), tr, stack.ProviderConfig{Fields: promotes})
+	return newStoppedOn(t, transit(t), promotes)
+}
+
+func newStoppedOn(t *testing.T, tr *stack.Transit, fields map[string]any) *stopped {
+	t.Helper()
+	p := stacktest.Provider(t, binary(t), tr, stack.ProviderConfig{Fields: fields})
 	if _, err := tr.Rotate(t.Context(), tr.Key()); err != nil {
 		t.Fatal(err)
 	}
@@ -83,41 +86,7 @@ func newStopped(t *testing.T) *stopped {
 		t.Fatal(err)
 	}
 	plan := plans(t, p, "retire-versions", "--before-version", "2")
-	return &stopped{t, p, pairOf(t, p), plan,
-		[]string{"retire-versions", "--before-version", "2", "--apply", "--expected-state-hash", plan.StateHash}}
-}
-
-// TestAnApplyThatIsRefused: while serve runs, and with a plan of a registry that
-// has moved on. The files stay as they are.
-func TestAnApplyThatIsRefused(t *testing.T) {
-	s := newStopped(t)
-	if err := s.p.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	eventuallyReady(t, s.p)
-	locked := asks(t, s.p, 4, s.args...).check("state.lock")
-	if locked.Reason != "state_locked" || !strings.Contains(locked.Message, fmt.Sprintf("process %d holds the lock", s.p.Pid())) || !strings.Contains(locked.NextStep, "stop the provider") {
-		t.Errorf("while serve runs: %+v", locked)
-	}
-	if pairOf(t, s.p) != s.before {
-		t.Error("the files were changed under the running provider")
-	}
-	if err := s.p.Stop(); err != nil {
-		t.Fatal(err)
-	}
-
-	// Somebody else retires and restores meanwhile.
-	asks(t, s.p, 0, s.args...)
-	restore := []string{"restore-versions", "--versions", "1"}
-	asks(t, s.p, 0, append(restore, "--apply", "--expected-state-hash", plans(t, s.p, restore...).StateHash)...)
-	now := pairOf(t, s.p)
-	stale := asks(t, s.p, 4, s.args...).check("plan.reviewed")
-	if stale.Reason != "plan_stale" || !strings.Contains(stale.Message, registryOf(t, s.p).Hash) || !strings.Contains(stale.NextStep, "without --apply") {
-		t.Errorf("a stale plan: %+v", stale)
-	}
-	if pairOf(t, s.p) != now {
-		t.Error("a stale plan changed the files")
-	}
+	return &stopped{t, p, pairOf(t, p), plan, applyOf(plan, "retire-versions", "--before-version", "2")}
 }
 
 // TestTwoAppliesAtOnce: one saves; the other is refused for the lock, or finds
@@ -162,7 +131,7 @@ func TestTwoAppliesAtOnce(t *testing.T) {
 const kills = 24
 
 // TestAnApplyThatIsKilled: SIGKILL at any moment leaves the registry of before or
-// the planned one; serve starts on it, and the same command ends well.
+// the planned one; serve starts on it, and the same command, with both hashes, ends well.
 func TestAnApplyThatIsKilled(t *testing.T) {
 	s := newStopped(t)
 	began := time.Now()

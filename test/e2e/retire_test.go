@@ -90,13 +90,18 @@ func plans(t *testing.T, p *stack.Provider, args ...string) *command.Change {
 	return c
 }
 
+// applyOf is the command that applies a plan, as the plan itself prints it.
+func applyOf(plan *command.Change, args ...string) []string {
+	return append(args, "--apply", "--expected-state-hash", plan.StateHash, "--expected-next-state-hash", plan.NextStateHash)
+}
+
 // applies stops a provider, applies a plan to its files, and starts it again.
 func applies(t *testing.T, p *stack.Provider, plan *command.Change, args ...string) {
 	t.Helper()
 	if err := p.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	a := asks(t, p, 0, append(args, "--apply", "--expected-state-hash", plan.StateHash)...)
+	a := asks(t, p, 0, applyOf(plan, args...)...)
 	want := *plan
 	want.Applied = true
 	if got := a.report.Change; got == nil || fmt.Sprintf("%+v", *got) != fmt.Sprintf("%+v", want) {

@@ -65,6 +65,8 @@ type transition struct {
 	args string
 	// review is what has to be made sure before it is applied.
 	review func(change *command.Change) string
+	// compare is what its reviewer holds against the other nodes' plans.
+	compare string
 	// make is the registry's own transition.
 	make func(*registry.Registry, registry.Metadata, registry.Rules) (*registry.Registry, []int, error)
 	// found words what it would change, change says it for the report.
@@ -86,6 +88,7 @@ func retirementOf(before int) transition {
 			return "Make sure that every object of every encrypted resource, those of the API server's own included, has been written again under the active version, " +
 				"and that no backup needs an older one: neither the provider nor OpenBao can know that"
 		},
+		compare: "activeKeyIdHash must be the same on every node, while ",
 		make: func(r *registry.Registry, md registry.Metadata, rules registry.Rules) (*registry.Registry, []int, error) {
 			return r.Retire(md, rules, before)
 		},
@@ -205,7 +208,11 @@ func (p *Plan) decide(e *exam, t transition) finding {
 	message := t.found(versions, e.metadata)
 	if e.interrupted {
 		// Loading completes such a save to the same document, so the plan holds.
-		message += "; the last save was cut short, which the apply, or the next start, completes without another state hash"
+		completes := "the apply, or the next start,"
+		if next == r {
+			completes = "the next start"
+		}
+		message += "; the last save was cut short, which " + completes + " completes without another state hash"
 	}
 	return passed(message)
 }

@@ -24,15 +24,16 @@ func planSteps(o Options, t transition, c *command.Change) []command.Step {
 		return nil
 	}
 	apply := command.Step{
-		Text:     "Apply this plan; it is refused if the registry has changed since",
-		Commands: []string{asProvider() + "bao-kms-provider " + t.args + " --apply --expected-state-hash " + c.StateHash},
+		Text: "Apply this plan; it is refused if the registry has changed since, or if its outcome would be another one",
+		Commands: []string{asProvider() + "bao-kms-provider " + t.args + " --apply --expected-state-hash " + c.StateHash +
+			" --expected-next-state-hash " + c.NextStateHash},
 	}
 	if o.ConfigPath != config.DefaultPath && (o.Getenv == nil || o.Getenv(config.EnvConfig) != o.ConfigPath) {
 		apply.Text += "; add the --config that this command was given"
 	}
 	return append([]command.Step{
 		{Text: t.review(c)},
-		{Text: "Have this plan reviewed; every node has state hashes of its own and needs a plan of its own"},
+		{Text: "Have this plan reviewed; " + t.compare + "every node has state hashes of its own and needs a plan of its own"},
 		{
 			Text:     "Stop the provider on this node: what is encrypted cannot be used through it meanwhile. Of a static pod, move the manifest away and wait until the container is gone",
 			Commands: []string{stopProvider},
@@ -49,7 +50,9 @@ var start = command.Step{
 
 // AfterRetirement are the steps that remain once a retirement is applied on this
 // node: the registry is each node's own, a minimum in OpenBao the same for all
-// (handbook: rotation model, operator-controlled retirement).
+// (handbook: rotation model, operator-controlled retirement). The bound of c must
+// be one that this node's registry can have: what is active is not below it, and
+// nothing below it decrypts.
 func AfterRetirement(c *command.Change) []command.Step {
 	if c.Recovery {
 		return []command.Step{start, {
@@ -58,8 +61,9 @@ func AfterRetirement(c *command.Change) []command.Step {
 	}
 	return []command.Step{start,
 		{Text: "Plan, review and apply on the other nodes, one after the other"},
-		{Text: fmt.Sprintf("Only when every node has done so may min_decryption_version be raised in OpenBao, to %d at most; what was written "+
-			"under an older version, in a backup too, cannot be read from then on", c.BeforeVersion)},
+		{Text: fmt.Sprintf("Only when 'retire-versions --before-version %[1]d' without --apply says on every node that there is nothing to do may "+
+			"min_decryption_version be raised in OpenBao, to %[1]d at most; what was written under an older version, in a backup too, cannot be read from then on",
+			c.BeforeVersion)},
 	}
 }
 

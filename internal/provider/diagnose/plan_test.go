@@ -69,6 +69,8 @@ func TestPlan(t *testing.T) {
 		{name: "recovery while pending", story: func(t *testing.T) *story { return twicePromoted(t).rotate(4).probe(1).minimums(3, 0) }, plan: retirementOf(3), removed: []int{1, 2}, recovery: true, words: "recovery", steps: 6},
 		{name: "an interrupted save", story: func(t *testing.T) *story { s := twicePromoted(t); s.interrupted = true; return s }, plan: retirementOf(2), removed: []int{1},
 			words: "the last save was cut short, which the apply, or the next start, completes without another state hash", steps: 7},
+		{name: "an interrupted save, and nothing to do", story: func(t *testing.T) *story { s := retiredBelow(t, 3); s.interrupted = true; return s }, plan: retirementOf(3), removed: []int{},
+			words: "the last save was cut short, which the next start completes without another state hash"},
 		{name: "restoration", story: func(t *testing.T) *story { return retiredBelow(t, 3) }, plan: restorationOf([]int{2, 1, 2}), restored: []int{1, 2}, words: "to restore: Transit versions 1, 2", steps: 6},
 		{name: "restoration of one", story: func(t *testing.T) *story { return retiredBelow(t, 3) }, plan: restorationOf([]int{2}), restored: []int{2}, words: "to restore: Transit version 2;", steps: 6},
 	}
@@ -142,7 +144,7 @@ func TestPlanRefused(t *testing.T) {
 		reason string
 		words  string
 	}{
-		{"what is active", twicePromoted, retirementOf(4), nil, command.Fail, "before_version_invalid", "name a version up to 3"},
+		{"what is active", twicePromoted, retirementOf(4), nil, command.Fail, "before_version_invalid", "name a version from 2 to 3"},
 		{"pending", func(t *testing.T) *story { return twicePromoted(t).rotate(4).probe(1) }, retirementOf(2), nil, command.Fail, "rotation_pending", "wait until this node has promoted it"},
 		{"not seen yet", func(t *testing.T) *story { return twicePromoted(t).rotate(4) }, retirementOf(2), nil, command.Fail, "active_not_latest", "version 3 is active on this node"},
 		{"recovery that does not reach far enough", func(t *testing.T) *story { return twicePromoted(t).minimums(3, 0) }, retirementOf(2), nil, command.Fail, "versions_blocked", "lower the minimum in OpenBao"},
@@ -188,7 +190,7 @@ func TestPlanRefused(t *testing.T) {
 func TestPlanSteps(t *testing.T) {
 	s := twicePromoted(t)
 	p := planFor(t, s, retirementOf(3), nil)
-	want := asProvider() + "bao-kms-provider retire-versions --before-version 3 --apply --expected-state-hash " + s.registry.Hash()
+	want := asProvider() + "bao-kms-provider retire-versions --before-version 3 --apply --expected-state-hash " + s.registry.Hash() + " --expected-next-state-hash " + p.Next.Hash()
 	steps := p.Report.Next
 	if !slices.Equal(steps[2].Commands, []string{"systemctl stop bao-kms-provider"}) || !slices.Equal(steps[3].Commands, []string{want}) ||
 		!slices.Equal(steps[4].Commands, []string{"systemctl start bao-kms-provider"}) {
@@ -200,7 +202,11 @@ func TestPlanSteps(t *testing.T) {
 	if text := steps[0].Text; !strings.Contains(text, "every object of every encrypted resource") {
 		t.Errorf("the first step is %q", text)
 	}
-	if text := steps[6].Text; !strings.Contains(text, "Only when every node has done so may min_decryption_version be raised in OpenBao, to 3 at most") {
+	if text := steps[1].Text; !strings.Contains(text, "activeKeyIdHash must be the same on every node") {
+		t.Errorf("the second step is %q", text)
+	}
+	if text := steps[6].Text; !strings.Contains(text, "Only when 'retire-versions --before-version 3' without --apply says on every node that there is nothing to do "+
+		"may min_decryption_version be raised in OpenBao, to 3 at most") {
 		t.Errorf("the last step is %q", text)
 	}
 	s.minimums(3, 0)
@@ -209,7 +215,7 @@ func TestPlanSteps(t *testing.T) {
 	}
 	s = retiredBelow(t, 3)
 	p = planFor(t, s, restorationOf([]int{2, 1}), nil)
-	want = asProvider() + "bao-kms-provider restore-versions --versions 1,2 --apply --expected-state-hash " + s.registry.Hash()
+	want = asProvider() + "bao-kms-provider restore-versions --versions 1,2 --apply --expected-state-hash " + s.registry.Hash() + " --expected-next-state-hash " + p.Next.Hash()
 	if !slices.Equal(p.Report.Next[3].Commands, []string{want}) {
 		t.Errorf("step %+v, want %q", p.Report.Next[3], want)
 	}

@@ -1,13 +1,16 @@
 package operate
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/baokms/baokms/internal/provider/command"
+	"github.com/baokms/baokms/internal/provider/kmsclient"
 	"github.com/baokms/baokms/internal/provider/registry"
 	"github.com/baokms/baokms/internal/provider/securefile"
 	"github.com/baokms/baokms/internal/provider/store"
@@ -19,8 +22,11 @@ const (
 	stateLock = "state.lock"
 	// registryState is the plan's, and here that of the files under the lock.
 	registryState = "registry.state"
-	// planReviewed: the registry is the one that the reviewed plan was made from.
+	// planReviewed: the registry is the one that the reviewed plan was made from, or
+	// has become by applying it.
 	planReviewed = "plan.reviewed"
+	// planOutcome: the outcome is the one that was reviewed.
+	planOutcome = "plan.outcome"
 	// stateSaved: the new generation is durable.
 	stateSaved = "state.saved"
 )
@@ -28,8 +34,11 @@ const (
 // Reason codes.
 const (
 	reasonLocked        = "state_locked"
+	reasonRunning       = "provider_running"
+	reasonSocketDenied  = "socket_access_denied"
 	reasonUnavailable   = string(registry.StateUnavailable)
 	reasonStale         = "plan_stale"
+	reasonDiffers       = "plan_differs"
 	reasonHashMalformed = "state_hash_malformed"
 )
 
@@ -49,8 +58,39 @@ func (j job) notLocked(err error) command.Check {
 		return failed(stateLock, reasonUnavailable, message, next)
 	}
 	return failed(stateLock, reasonLocked, locked.Holder()+" holds the lock of the state, and nothing was changed",
-		"stop the provider on this node first ('systemctl stop bao-kms-provider'; of a static pod move the manifest away), and run the same command again; if the process is another "+j.name+", wait until it has ended")
+		stopFirst+"; if the process is another "+j.name+", wait until it has ended")
 }
+
+const stopFirst = "stop the provider on this node first ('systemctl stop bao-kms-provider'; of a static pod move the manifest away), and run the same command again"
+
+// answerWithin is how long a process at the provider's socket may take to answer;
+// a provider answers from memory.
+const answerWithin = 3 * time.Second
+
+// alone looks, with the lock held, for a provider that runs all the same: the lock
+// is no longer its own when its lock file was removed. Only where no connection
+// can be made is there none.
+func (j job) alone(ctx context.Context, socketPath string) command.Check {
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	client, err := kmsclient.New(socketPath)
+	if err != nil {
+		return notSeen
+	}
+	defer client.Close()
+	_, err = client.Status(ctx)
+	switch unreachable, ok := errors.AsType[*kmsclient.UnreachableError](err); {
+	case !ok: // whatever it answers, or that it does not answer in time
+		return failed(stateLock, reasonRunning, "a process serves server.socketPath without the lock of the state, as a provider does whose lock file was removed; nothing was changed",
+			stopFirst+"; 'ss -xlp' names the process; never remove the lock file")
+	case errors.Is(unreachable, unix.ENOENT), errors.Is(unreachable, unix.ENOTDIR), errors.Is(unreachable, unix.ECONNREFUSED):
+		return passed(stateLock, "no other process writes the state")
+	}
+	return notSeen
+}
+
+var notSeen = failed(stateLock, reasonSocketDenied, "whether a provider runs cannot be seen: server.socketPath cannot be connected to; nothing was changed",
+	"run the command as the provider's user; if this is that user, see which process serves the socket (ss -xlp) and stop it, or remove the socket if there is none")
 
 // notLoaded says what is wrong with the files.
 func notLoaded(err error) command.Check {
@@ -62,18 +102,48 @@ func notLoaded(err error) command.Check {
 var noState = failed(registryState, reasonUnavailable, "this node has no key registry yet, so there is nothing to change",
 	"start the provider once; if this node has served before, restore its state file and checkpoint first")
 
-// reviewed holds the registry against the reviewed hash.
-func (j job) reviewed(current *registry.Registry) command.Check {
-	const again = "run the same command without --apply and --expected-state-hash, have that plan reviewed, and apply it"
+// judge holds the registry against the reviewed hashes. applied: it is the reviewed
+// outcome already.
+func (j job) judge(current *registry.Registry) (check command.Check, applied bool) {
+	hash, next := j.reviewed.StateHash, j.reviewed.NextStateHash
 	switch {
-	case !registry.IsHash(j.expected):
-		return failed(planReviewed, reasonHashMalformed, `the expected state hash is not "sha256:" and 64 lower-case hex digits`,
-			"give the stateHash of the reviewed plan as it is printed")
-	case current.Hash() != j.expected:
-		return failed(planReviewed, reasonStale, fmt.Sprintf("the registry is not the one that was reviewed: it is at generation %d now, with the state hash %s",
-			current.Generation(), current.Hash()), again)
+	case !registry.IsHash(hash), next != "" && !registry.IsHash(next):
+		return failed(planReviewed, reasonHashMalformed, `an expected hash is not "sha256:" and 64 lower-case hex digits`,
+			"give the stateHash and the nextStateHash of the reviewed plan as they are printed"), false
+	case current.Hash() == hash:
+		return passed(planReviewed, fmt.Sprintf("the registry is the reviewed one, generation %d", current.Generation())), false
+	case current.Hash() != next || current.PreviousHash() != hash:
+		return j.stale(current), false
+	case !j.done(current):
+		return j.differs("the reviewed plan is applied already, and it was not what this command asks for"), false
 	}
-	return passed(planReviewed, fmt.Sprintf("the registry is the reviewed one, generation %d", current.Generation()))
+	return passed(planReviewed, fmt.Sprintf("this plan is applied already: the registry, generation %d, is its reviewed outcome", current.Generation())), true
+}
+
+// stale is a registry that the plan was not made from. Without the reviewed
+// outcome nobody can tell whether its direct successor is that plan's.
+func (j job) stale(current *registry.Registry) command.Check {
+	message := fmt.Sprintf("the registry is not the one that was reviewed: it is at generation %d now, with the state hash %s", current.Generation(), current.Hash())
+	if j.reviewed.NextStateHash == "" && current.PreviousHash() == j.reviewed.StateHash {
+		return failed(planReviewed, reasonStale, message+"; it follows directly from the reviewed one, so this may be the plan itself, applied already",
+			"run the same command without --apply and the hashes: if so, "+j.tells+"; else have that plan reviewed, and apply it")
+	}
+	return failed(planReviewed, reasonStale, message, again)
+}
+
+const again = "run the same command without --apply and the hashes, have that plan reviewed, and apply it"
+
+// outcome holds what the plan makes now against what was reviewed.
+func (j job) outcome(next *registry.Registry) command.Check {
+	if next.Hash() != j.reviewed.NextStateHash {
+		return j.differs(fmt.Sprintf("the plan is another one than was reviewed: its outcome is generation %d with the state hash %s", next.Generation(), next.Hash()))
+	}
+	return passed(planOutcome, "the outcome is the reviewed one")
+}
+
+func (j job) differs(message string) command.Check {
+	return failed(planOutcome, reasonDiffers, message+"; nothing was changed",
+		"see whether "+j.argument+" and both hashes are those of the reviewed plan; if they are, "+again)
 }
 
 // fileProblem words what is wrong with the state's files without their paths.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/baokms/baokms/internal/provider/command"
 	"github.com/baokms/baokms/internal/provider/config"
@@ -12,41 +13,63 @@ import (
 	"github.com/baokms/baokms/internal/provider/store"
 )
 
+// Reviewed are the hashes of the plan that was reviewed, each "sha256:" and 64
+// lower-case hex digits.
+type Reviewed struct {
+	// StateHash is the registry's that the plan was made from.
+	StateHash string
+	// NextStateHash is the outcome's. Without it, "", whatever the arguments make
+	// of the reviewed registry is applied.
+	NextStateHash string
+}
+
 // ApplyRetirement removes the retired versions below before from this node's
-// registry, if that still has the state hash expected. A refusal is a failed check
-// of the report. An error is a *config.Error, or says that the run was stopped or
-// that the save did not complete, and what the files then hold.
-func ApplyRetirement(ctx context.Context, o diagnose.Options, before int, expected string) (*command.Report, error) {
-	return retirement(o, before, expected).run(ctx, o, open)
+// registry, if that is the reviewed one still and the outcome too. A refusal is a
+// failed check of the report. An error is a *config.Error, or says that the run
+// was stopped or that the save did not complete, and what the files then hold.
+func ApplyRetirement(ctx context.Context, o diagnose.Options, before int, reviewed Reviewed) (*command.Report, error) {
+	return retirement(o, before, reviewed).run(ctx, o, open)
 }
 
 // ApplyRestoration makes the named removed versions decrypt again on this node,
 // under the same conditions.
-func ApplyRestoration(ctx context.Context, o diagnose.Options, versions []int, expected string) (*command.Report, error) {
-	return restoration(o, versions, expected).run(ctx, o, open)
+func ApplyRestoration(ctx context.Context, o diagnose.Options, versions []int, reviewed Reviewed) (*command.Report, error) {
+	return restoration(o, versions, reviewed).run(ctx, o, open)
 }
 
-func retirement(o diagnose.Options, before int, expected string) job {
+func retirement(o diagnose.Options, before int, reviewed Reviewed) job {
 	return job{
 		kind:     command.KindRetirement,
 		name:     "retire-versions",
+		argument: "--before-version",
+		tells:    "it says that there is nothing to do",
 		change:   command.Change{BeforeVersion: before, RemovedVersions: []int{}},
-		expected: expected,
+		reviewed: reviewed,
 		plan:     func(ctx context.Context) *diagnose.Plan { return diagnose.Retirement(ctx, o, before) },
-		follows:  func(r *registry.Registry) bool { return r.FollowsRetirement(expected, before) },
-		after:    diagnose.AfterRetirement,
+		done: func(r *registry.Registry) bool {
+			return before >= 2 && before <= r.Active().TransitVersion && !slices.ContainsFunc(r.Entries(), func(e *registry.Entry) bool {
+				return e.State == registry.Retired && e.TransitVersion < before
+			})
+		},
+		after: diagnose.AfterRetirement,
 	}
 }
 
-func restoration(o diagnose.Options, versions []int, expected string) job {
+func restoration(o diagnose.Options, versions []int, reviewed Reviewed) job {
 	return job{
 		kind:     command.KindRestoration,
 		name:     "restore-versions",
+		argument: "--versions",
+		tells:    "it says of the versions that they are no removed records",
 		change:   command.Change{RestoredVersions: []int{}},
-		expected: expected,
+		reviewed: reviewed,
 		plan:     func(ctx context.Context) *diagnose.Plan { return diagnose.Restoration(ctx, o, versions) },
-		follows:  func(r *registry.Registry) bool { return r.FollowsRestoration(expected, versions) },
-		after:    diagnose.AfterRestoration,
+		done: func(r *registry.Registry) bool {
+			return len(versions) > 0 && !slices.ContainsFunc(versions, func(v int) bool {
+				return !slices.ContainsFunc(r.Entries(), func(e *registry.Entry) bool { return e.TransitVersion == v && e.State == registry.Retired })
+			})
+		},
+		after: diagnose.AfterRestoration,
 	}
 }
 
@@ -68,13 +91,17 @@ func open(path string) (files, error) {
 // job is one apply.
 type job struct {
 	kind, name string
+	// argument is the flag that says what is to change.
+	argument string
+	// tells is what planning again answers when the plan is applied already.
+	tells string
 	// change is what the report says when this run has nothing to change.
 	change   command.Change
-	expected string // the reviewed state hash
+	reviewed Reviewed
 	plan     func(context.Context) *diagnose.Plan
-	// follows: the registry is what applying the plan has made of the reviewed one.
-	follows func(*registry.Registry) bool
-	after   func(*command.Change) []command.Step
+	// done: nothing is left to do of what the arguments ask for.
+	done  func(*registry.Registry) bool
+	after func(*command.Change) []command.Step
 }
 
 // run applies the plan to the files that open gives.
@@ -94,7 +121,14 @@ func (j job) run(ctx context.Context, o diagnose.Options, open func(path string)
 		return r.Seal(j.kind), nil
 	}
 	defer f.Close()
-	r.Checks = append(r.Checks, passed(stateLock, "no other process writes the state"))
+	alone := j.alone(ctx, c.Server.SocketPath)
+	if ctx.Err() != nil {
+		return nil, j.stopped()
+	}
+	r.Checks = append(r.Checks, alone)
+	if alone.Result != command.Pass {
+		return r.Seal(j.kind), nil
+	}
 	if err := j.underLock(ctx, r, f, c.Fingerprint()); err != nil {
 		return nil, err
 	}
@@ -105,8 +139,7 @@ func (j job) run(ctx context.Context, o diagnose.Options, open func(path string)
 func (j job) underLock(ctx context.Context, r *command.Report, f files, fingerprint string) error {
 	current, err := f.Load(fingerprint)
 	if unfinished, ok := errors.AsType[*store.SaveError](err); ok {
-		return fmt.Errorf("%s: nothing of this plan was saved, because an earlier save that was cut short could not be completed: %w; then run the same command again",
-			j.name, unfinished)
+		return fmt.Errorf("%s: an earlier save, maybe of this plan, could not be completed: %w; then run the same command again", j.name, unfinished)
 	}
 	switch {
 	case err != nil:
@@ -115,15 +148,14 @@ func (j job) underLock(ctx context.Context, r *command.Report, f files, fingerpr
 	case current == nil:
 		r.Checks = append(r.Checks, noState)
 		return nil
-	case current.Hash() != j.expected && j.follows(current):
-		r.Checks = append(r.Checks, passed(planReviewed, fmt.Sprintf(
-			"this plan is applied already: the registry, generation %d, follows directly from the reviewed one; nothing was saved now", current.Generation())))
-		j.unchanged(r, current)
-		return nil
 	}
-	reviewed := j.reviewed(current)
+	reviewed, applied := j.judge(current)
 	r.Checks = append(r.Checks, reviewed)
-	if reviewed.Result != command.Pass {
+	switch {
+	case reviewed.Result != command.Pass:
+		return nil
+	case applied:
+		j.unchanged(r, current, true)
 		return nil
 	}
 	return j.apply(ctx, r, f, current)
@@ -133,7 +165,7 @@ func (j job) underLock(ctx context.Context, r *command.Report, f files, fingerpr
 func (j job) apply(ctx context.Context, r *command.Report, f files, current *registry.Registry) error {
 	plan := j.plan(ctx)
 	if ctx.Err() != nil {
-		return fmt.Errorf("%s: stopped, and nothing was saved; run the same command again", j.name)
+		return j.stopped()
 	}
 	r.Checks = append(r.Checks, plan.Report.Checks...)
 	if plan.Next == nil || plan.Report.Result == command.Fail {
@@ -142,12 +174,19 @@ func (j job) apply(ctx context.Context, r *command.Report, f files, current *reg
 	if err := j.same(plan, current); err != nil {
 		return err
 	}
+	if j.reviewed.NextStateHash != "" {
+		outcome := j.outcome(plan.Next)
+		r.Checks = append(r.Checks, outcome)
+		if outcome.Result != command.Pass {
+			return nil
+		}
+	}
 	if plan.Next == plan.Current {
-		j.unchanged(r, current)
+		j.unchanged(r, current, false)
 		return nil
 	}
 	if err := f.Save(plan.Next); err != nil {
-		return j.notSaved(err, plan.Next.Generation())
+		return j.notSaved(err, plan.Next)
 	}
 	r.Checks = append(r.Checks, passed(stateSaved, fmt.Sprintf("generation %d is durable, with the state hash %s", plan.Next.Generation(), plan.Next.Hash())))
 	change := *plan.Report.Change
@@ -156,35 +195,47 @@ func (j job) apply(ctx context.Context, r *command.Report, f files, current *reg
 	return nil
 }
 
+// stopped is the end of a run that was told to stop before its save.
+func (j job) stopped() error {
+	return fmt.Errorf("%s: stopped, and nothing of this plan was saved; run the same command again", j.name)
+}
+
 // same makes sure that the plan is of the registry that the lock protects, and
-// that its outcome is what the reviewer of that hash has seen.
+// that it says of itself what it is.
 func (j job) same(plan *diagnose.Plan, current *registry.Registry) error {
 	switch c := plan.Report.Change; {
 	case plan.Current.Hash() != current.Hash():
 		return fmt.Errorf("%s: the state file was changed while this command held its lock, and nothing was saved; find out what else writes it, then plan again", j.name)
-	case c.StateHash != j.expected, c.NextStateHash != plan.Next.Hash(), c.NextGeneration != plan.Next.Generation(),
-		plan.Next != plan.Current && !plan.Next.Succeeds(current.Generation(), j.expected):
-		return fmt.Errorf("%s: the outcome is not that of the reviewed plan, and nothing was saved; report this as a defect", j.name)
+	case c.StateHash != j.reviewed.StateHash, c.NextStateHash != plan.Next.Hash(), c.NextGeneration != plan.Next.Generation(),
+		plan.Next != plan.Current && !plan.Next.Succeeds(current.Generation(), j.reviewed.StateHash):
+		return fmt.Errorf("%s: the outcome is not what its own plan says, and nothing was saved; report this as a defect", j.name)
 	}
 	return nil
 }
 
-// unchanged writes down that the registry is as the plan wants it.
-func (j job) unchanged(r *command.Report, current *registry.Registry) {
+// unchanged writes down that the registry is as the plan wants it: applied, when
+// it is the reviewed outcome, else with nothing to do.
+func (j job) unchanged(r *command.Report, current *registry.Registry, applied bool) {
 	change := j.change
-	change.Applied = true
+	change.Applied = applied
 	change.ActiveKeyIDHash = current.Active().Binding.KeyIDHash()
 	change.StateHash, change.NextStateHash, change.NextGeneration = current.Hash(), current.Hash(), current.Generation()
 	r.Change, r.Next = &change, j.after(&change)
 }
 
 // notSaved words the end of a save that was not confirmed. Loading accepts the
-// registry of before and the planned one, also one file of each, and completes
-// what was begun; the same command then finds its plan applied or applies it.
-func (j job) notSaved(err error, generation uint64) error {
+// registry of before and the planned one, also one file of each, and makes the
+// state file's durable: a start goes no further, but the same command with both
+// hashes then finds its plan applied or applies it.
+func (j job) notSaved(err error, next *registry.Registry) error {
 	if _, ok := errors.AsType[*store.SaveError](err); !ok {
 		return fmt.Errorf("%s: nothing was saved: %w", j.name, err)
 	}
+	hash := ""
+	if j.reviewed.NextStateHash == "" {
+		hash = ", with --expected-next-state-hash " + next.Hash() + ","
+	}
 	return fmt.Errorf("%s: the save of generation %d was not confirmed: %w; the files may hold the registry of before or the planned one, "+
-		"and neither is damaged: then run the same command again, or start the provider; both complete what was begun", j.name, generation, err)
+		"and neither is damaged: then run the same command again%s until it exits with 0; if the provider is started instead, "+
+		"plan again to see which registry holds", j.name, next.Generation(), err, hash)
 }

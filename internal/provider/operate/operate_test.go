@@ -18,7 +18,7 @@ import (
 )
 
 // wantChange holds a report's change against the registries before and after.
-func wantChange(t *testing.T, r *command.Report, before, after *registry.Registry, versions []int) {
+func wantChange(t *testing.T, r *command.Report, applied bool, before, after *registry.Registry, versions []int) {
 	t.Helper()
 	if r.Result != command.Pass || r.Change == nil {
 		t.Fatalf("result %s, change %+v", r.Result, r.Change)
@@ -28,7 +28,7 @@ func wantChange(t *testing.T, r *command.Report, before, after *registry.Registr
 	if r.Kind == command.KindRestoration {
 		named = c.RestoredVersions
 	}
-	if !c.Applied || !slices.Equal(named, versions) || named == nil || c.StateHash != before.Hash() ||
+	if c.Applied != applied || !slices.Equal(named, versions) || named == nil || c.StateHash != before.Hash() ||
 		c.NextStateHash != after.Hash() || c.NextGeneration != after.Generation() || c.ActiveKeyIDHash != after.Active().Binding.KeyIDHash() {
 		t.Errorf("change %+v, want versions %v, from %s to generation %d, %s", c, versions, before.Hash(), after.Generation(), after.Hash())
 	}
@@ -37,49 +37,73 @@ func wantChange(t *testing.T, r *command.Report, before, after *registry.Registr
 	}
 }
 
+// The checks of an apply that saves, without a reviewed outcome and with one, and
+// of one that is done already.
+var (
+	saves        = []string{"state.lock pass", "plan.reviewed pass", "retirement.allowed pass", "state.saved pass"}
+	savesExactly = []string{"state.lock pass", "plan.reviewed pass", "retirement.allowed pass", "plan.outcome pass", "state.saved pass"}
+	doneAlready  = []string{"state.lock pass", "plan.reviewed pass"}
+)
+
 // TestRetireAndRestore: what was planned is what the files hold afterwards, and
 // asking again changes nothing.
 func TestRetireAndRestore(t *testing.T) {
-	w := newWorld(t)
-	first := w.rotated(3)
-	want, _, err := first.Retire(w.md, rules, 3)
-	w.must(err)
+	for _, exact := range []bool{false, true} {
+		t.Run(fmt.Sprintf("with the reviewed outcome %v", exact), func(t *testing.T) {
+			w := newWorld(t)
+			first := w.rotated(3)
+			want, _, err := first.Retire(w.md, rules, 3)
+			w.must(err)
+			reviewed, checks := from(first), saves
+			if exact {
+				reviewed, checks = to(first, want), savesExactly
+			}
+			report := w.mustRun(w.retirement(3, reviewed), checks...)
+			wantChange(t, report, true, first, want, []int{1, 2})
+			if report.Kind != command.KindRetirement || report.Change.BeforeVersion != 3 || report.Provider.Fingerprint != w.config.Fingerprint() {
+				t.Errorf("report %+v", report)
+			}
+			if got := w.saved(); got.Hash() != want.Hash() {
+				t.Fatalf("the files hold %s, want %s", got.Hash(), want.Hash())
+			}
+			if last := report.Checks[len(report.Checks)-1]; !strings.Contains(last.Message, want.Hash()) {
+				t.Errorf("the new hash is not told: %q", last.Message)
+			}
 
-	report := w.mustRun(w.retirement(3, first.Hash()), "state.lock pass", "plan.reviewed pass", "retirement.allowed pass", "state.saved pass")
-	wantChange(t, report, first, want, []int{1, 2})
-	if report.Kind != command.KindRetirement || report.Change.BeforeVersion != 3 || report.Provider.Fingerprint != w.config.Fingerprint() {
-		t.Errorf("report %+v", report)
-	}
-	if got := w.saved(); got.Hash() != want.Hash() {
-		t.Fatalf("the files hold %s, want %s", got.Hash(), want.Hash())
-	}
-	if last := report.Checks[len(report.Checks)-1]; !strings.Contains(last.Message, want.Hash()) {
-		t.Errorf("the new hash is not told: %q", last.Message)
-	}
+			// The same command again.
+			files, plans := w.content(), w.planned
+			if exact {
+				wantChange(t, w.mustRun(w.retirement(3, reviewed), doneAlready...), true, want, want, nil)
+			} else {
+				w.mustRefuse(w.retirement(3, reviewed), "it follows directly from the reviewed one", "if so, it says that there is nothing to do")
+			}
+			if w.planned != plans {
+				t.Error("OpenBao was asked for a plan that is applied already")
+			}
+			// A plan of the registry as it is now has nothing to do, and so has its apply.
+			wantChange(t, w.mustRun(w.retirement(3, from(want)), "state.lock pass", "plan.reviewed pass", "retirement.allowed pass"), false, want, want, nil)
+			wantChange(t, w.mustRun(w.retirement(3, to(want, want)), "state.lock pass", "plan.reviewed pass", "retirement.allowed pass", "plan.outcome pass"), false, want, want, nil)
+			w.untouched(files)
 
-	// The same command again: the reviewed hash is the predecessor's.
-	files, plans := w.content(), w.planned
-	report = w.mustRun(w.retirement(3, first.Hash()), "state.lock pass", "plan.reviewed pass")
-	wantChange(t, report, want, want, nil)
-	if w.planned != plans {
-		t.Error("OpenBao was asked for a plan that is applied already")
+			back, _, err := want.Restore(w.md, rules, []int{1})
+			w.must(err)
+			reviewed, checks = from(want), []string{"state.lock pass", "plan.reviewed pass", "restoration.allowed pass", "state.saved pass"}
+			if exact {
+				reviewed, checks = to(want, back), []string{"state.lock pass", "plan.reviewed pass", "restoration.allowed pass", "plan.outcome pass", "state.saved pass"}
+			}
+			wantChange(t, w.mustRun(w.restoration([]int{1}, reviewed), checks...), true, want, back, []int{1})
+			if got := w.saved(); got.Hash() != back.Hash() {
+				t.Fatalf("the files hold %s, want %s", got.Hash(), back.Hash())
+			}
+			files = w.content()
+			if exact {
+				wantChange(t, w.mustRun(w.restoration([]int{1}, reviewed), doneAlready...), true, back, back, nil)
+			} else {
+				w.mustRefuse(w.restoration([]int{1}, reviewed), "it follows directly from the reviewed one", "if so, it says of the versions that they are no removed records")
+			}
+			w.untouched(files)
+		})
 	}
-	// A plan of the registry as it is now has nothing to do, and so has its apply.
-	report = w.mustRun(w.retirement(3, want.Hash()), "state.lock pass", "plan.reviewed pass", "retirement.allowed pass")
-	wantChange(t, report, want, want, nil)
-	w.untouched(files)
-
-	back, _, err := want.Restore(w.md, rules, []int{1})
-	w.must(err)
-	report = w.mustRun(w.restoration([]int{1}, want.Hash()), "state.lock pass", "plan.reviewed pass", "restoration.allowed pass", "state.saved pass")
-	wantChange(t, report, want, back, []int{1})
-	if got := w.saved(); got.Hash() != back.Hash() {
-		t.Fatalf("the files hold %s, want %s", got.Hash(), back.Hash())
-	}
-	files = w.content()
-	report = w.mustRun(w.restoration([]int{1}, want.Hash()), "state.lock pass", "plan.reviewed pass")
-	wantChange(t, report, back, back, nil)
-	w.untouched(files)
 }
 
 // TestRecovery: OpenBao's minimum is already past what goes.
@@ -89,8 +113,8 @@ func TestRecovery(t *testing.T) {
 	w.md = metadata(4, 3) // and a rotation that this node could not see
 	want, _, err := first.Retire(w.md, rules, 3)
 	w.must(err)
-	wantChange(t, w.mustRun(w.retirement(3, first.Hash()), "state.lock pass", "plan.reviewed pass", "retirement.allowed pass", "state.saved pass"),
-		first, want, []int{1, 2})
+	wantChange(t, w.mustRun(w.retirement(3, to(first, want)), savesExactly...),
+		true, first, want, []int{1, 2})
 	if err := w.saved().Validate(w.md, true); err != nil {
 		t.Errorf("the recovered registry does not validate: %v", err)
 	}
@@ -98,18 +122,18 @@ func TestRecovery(t *testing.T) {
 
 // TestRefused: nothing is written, and the report says why.
 func TestRefused(t *testing.T) {
-	hash := "sha256:" + strings.Repeat("0", 64)
+	hash := Reviewed{StateHash: "sha256:" + strings.Repeat("0", 64)}
 	cases := []struct {
 		name     string
 		arrange  func(w *world)
-		expected string // "" is the registry's
+		expected Reviewed // its zero value is the registry's
 		checks   []string
 		words    string
 	}{
 		{"stale", nil, hash, []string{"state.lock pass", "plan.reviewed plan_stale"}, "it is at generation 5 now, with the state hash sha256:"},
-		{"malformed", nil, "sha256:12", []string{"state.lock pass", "plan.reviewed state_hash_malformed"}, "64 lower-case hex digits"},
-		{"upper case", nil, "sha256:" + strings.Repeat("A", 64), []string{"state.lock pass", "plan.reviewed state_hash_malformed"}, "stateHash of the reviewed plan"},
-		{"a guard", func(w *world) { w.md = metadata(4, 0) }, "", []string{"state.lock pass", "plan.reviewed pass", "retirement.allowed refused"}, "active_not_latest"},
+		{"malformed", nil, Reviewed{StateHash: "sha256:12"}, []string{"state.lock pass", "plan.reviewed state_hash_malformed"}, "64 lower-case hex digits"},
+		{"upper case", nil, Reviewed{hash.StateHash, "sha256:" + strings.Repeat("A", 64)}, []string{"state.lock pass", "plan.reviewed state_hash_malformed"}, "nextStateHash of the reviewed plan"},
+		{"a guard", func(w *world) { w.md = metadata(4, 0) }, Reviewed{}, []string{"state.lock pass", "plan.reviewed pass", "retirement.allowed refused"}, "active_not_latest"},
 		{"older state", func(w *world) {
 			old := w.content()
 			w.must(w.advance())
@@ -130,8 +154,8 @@ func TestRefused(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t)
-			expected := w.rotated(3).Hash()
-			if c.expected != "" {
+			expected := from(w.rotated(3))
+			if c.expected != (Reviewed{}) {
 				expected = c.expected
 			}
 			if c.arrange != nil {
@@ -174,7 +198,7 @@ func (w *world) noFiles() {
 // TestFreshNode: an apply makes no state.
 func TestFreshNode(t *testing.T) {
 	w := newWorld(t)
-	r := w.mustRun(w.retirement(2, "sha256:"+strings.Repeat("0", 64)), "state.lock pass", "registry.state state_unavailable")
+	r := w.mustRun(w.retirement(2, Reviewed{StateHash: "sha256:" + strings.Repeat("0", 64)}), "state.lock pass", "registry.state state_unavailable")
 	if r.Change != nil || !strings.Contains(r.Checks[1].Message, "no key registry yet") {
 		t.Errorf("report %+v", r)
 	}
@@ -188,13 +212,13 @@ func TestLocked(t *testing.T) {
 	s, err := store.Open(w.config.State.Path)
 	w.must(err)
 	before := w.content()
-	r := w.mustRun(w.retirement(2, first.Hash()), "state.lock state_locked")
+	r := w.mustRun(w.retirement(2, from(first)), "state.lock state_locked")
 	if c := r.Checks[0]; !strings.Contains(c.Message, fmt.Sprintf("process %d holds the lock", os.Getpid())) || !strings.Contains(c.NextStep, "stop the provider on this node first") {
 		t.Errorf("check %+v", c)
 	}
 	w.untouched(before)
 	w.must(s.Close())
-	w.mustRun(w.retirement(2, first.Hash()), "state.lock pass", "plan.reviewed pass", "retirement.allowed pass", "state.saved pass")
+	w.mustRun(w.retirement(2, from(first)), saves...)
 	// The lock is free again at once.
 	s, err = store.Open(w.config.State.Path)
 	w.must(err)
@@ -207,14 +231,14 @@ func TestStopped(t *testing.T) {
 	first := w.rotated(2)
 	before := w.content()
 	ctx, stop := context.WithCancel(t.Context())
-	j := w.retirement(2, first.Hash())
+	j := w.retirement(2, from(first))
 	plan := j.plan
 	j.plan = func(ctx context.Context) *diagnose.Plan {
 		stop()
 		return plan(ctx)
 	}
 	r, err := j.run(ctx, w.o, w.open)
-	if r != nil || err == nil || !strings.Contains(err.Error(), "retire-versions: stopped, and nothing was saved") {
+	if r != nil || err == nil || !strings.Contains(err.Error(), "retire-versions: stopped, and nothing of this plan was saved") {
 		t.Errorf("report %+v, error %v", r, err)
 	}
 	w.untouched(before)
@@ -224,8 +248,8 @@ func TestStopped(t *testing.T) {
 func TestConfiguration(t *testing.T) {
 	o := diagnose.Options{ConfigPath: filepath.Join(t.TempDir(), "none.yaml"), Getenv: os.Getenv}
 	for name, apply := range map[string]func() (*command.Report, error){
-		"retire":  func() (*command.Report, error) { return ApplyRetirement(t.Context(), o, 2, "") },
-		"restore": func() (*command.Report, error) { return ApplyRestoration(t.Context(), o, []int{1}, "") },
+		"retire":  func() (*command.Report, error) { return ApplyRetirement(t.Context(), o, 2, Reviewed{}) },
+		"restore": func() (*command.Report, error) { return ApplyRestoration(t.Context(), o, []int{1}, Reviewed{}) },
 	} {
 		r, err := apply()
 		if _, ok := errors.AsType[*config.Error](err); !ok || r != nil {
@@ -239,7 +263,7 @@ func TestConfiguration(t *testing.T) {
 func TestChangedUnderTheLock(t *testing.T) {
 	w := newWorld(t)
 	first := w.rotated(2)
-	j := w.retirement(2, first.Hash())
+	j := w.retirement(2, from(first))
 	plan := j.plan
 	other := newWorld(t)
 	other.rotated(3)
@@ -271,7 +295,7 @@ func TestAnotherOutcome(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			j := w.retirement(2, w.rotated(2).Hash())
+			j := w.retirement(2, from(w.rotated(2)))
 			plan := j.plan
 			j.plan = func(ctx context.Context) *diagnose.Plan {
 				p := plan(ctx)
@@ -280,7 +304,7 @@ func TestAnotherOutcome(t *testing.T) {
 			}
 			before := w.content()
 			r, err := w.run(j)
-			if r != nil || err == nil || !strings.Contains(err.Error(), "not that of the reviewed plan, and nothing was saved") {
+			if r != nil || err == nil || !strings.Contains(err.Error(), "not what its own plan says, and nothing was saved") {
 				t.Errorf("report %+v, error %v", r, err)
 			}
 			w.untouched(before)

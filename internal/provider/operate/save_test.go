@@ -11,9 +11,10 @@ import (
 	"github.com/baokms/baokms/internal/provider/store"
 )
 
-// TestSaveFails: whatever a failed save has left, the same command and a start
-// end well, as the error promises.
+// TestSaveFails: whatever a failed save has left, the command that the error names
+// ends well, and a start goes on with what the state file holds, as the error says.
 func TestSaveFails(t *testing.T) {
+	const notConfirmed = "was not confirmed: "
 	failure := &store.SaveError{Path: "state", Step: "sync the directory", Err: syscall.EIO}
 	cases := []struct {
 		name string
@@ -22,19 +23,19 @@ func TestSaveFails(t *testing.T) {
 		saved bool
 		words string
 	}{
-		{"before anything", func(*world, files, *registry.Registry) error { return failure }, false, "was not confirmed"},
+		{"before anything", func(*world, files, *registry.Registry) error { return failure }, false, notConfirmed},
 		{"after the state", func(w *world, _ files, next *registry.Registry) error {
 			w.must(os.WriteFile(w.config.State.Path, next.Encode(), 0o600))
 			return failure
-		}, true, "was not confirmed"},
+		}, true, notConfirmed},
 		{"after both", func(w *world, f files, next *registry.Registry) error {
 			w.must(f.Save(next))
 			return failure
-		}, true, "was not confirmed"},
+		}, true, notConfirmed},
 		{"with a leftover", func(w *world, _ files, next *registry.Registry) error {
 			w.must(os.WriteFile(w.config.State.Path+".tmp", next.Encode()[:100], 0o600))
 			return failure
-		}, false, "was not confirmed"},
+		}, false, notConfirmed},
 		{"conflict", func(*world, files, *registry.Registry) error {
 			return &store.ConflictError{Found: &store.Error{Path: "state", Problem: "the file holds something else"}}
 		}, false, "nothing was saved"},
@@ -46,13 +47,28 @@ func TestSaveFails(t *testing.T) {
 				first := w.rotated(3)
 				want, _, err := first.Retire(w.md, rules, 3)
 				w.must(err)
+				reviewed := from(first)
+				if then == "again" {
+					reviewed = to(first, want)
+				}
 				w.open = func(path string) (files, error) {
 					f, err := open(path)
 					return &failing{f, func(next *registry.Registry) error { return c.save(w, f, next) }}, err
 				}
-				r, err := w.run(w.retirement(3, first.Hash()))
+				// Without the reviewed outcome the error names it.
+				r, err := w.run(w.retirement(3, reviewed))
 				if r != nil || err == nil || !strings.Contains(err.Error(), c.words) {
 					t.Fatalf("report %+v, error %v; want %q", r, err, c.words)
+				}
+				if c.words == notConfirmed {
+					flag := ""
+					if reviewed.NextStateHash == "" {
+						flag = ", with --expected-next-state-hash " + want.Hash() + ","
+					}
+					advice := "run the same command again" + flag + " until it exits with 0; if the provider is started instead, plan again to see which registry holds"
+					if !strings.Contains(err.Error(), advice) {
+						t.Errorf("error %v, want %q", err, advice)
+					}
 				}
 				w.open = open
 				if then == "start" {
@@ -65,12 +81,12 @@ func TestSaveFails(t *testing.T) {
 						t.Fatalf("a start finds generation %d", loaded.Generation())
 					}
 				}
-				checks := []string{"state.lock pass", "plan.reviewed pass"}
+				checks := doneAlready
 				if !c.saved {
-					checks = append(checks, "retirement.allowed pass", "state.saved pass")
+					checks = savesExactly
 				}
-				r = w.mustRun(w.retirement(3, first.Hash()), checks...)
-				if r.Change.NextStateHash != want.Hash() || w.saved().Hash() != want.Hash() {
+				r = w.mustRun(w.retirement(3, to(first, want)), checks...)
+				if !r.Change.Applied || r.Change.NextStateHash != want.Hash() || w.saved().Hash() != want.Hash() {
 					t.Errorf("the command ends with %s, want %s", r.Change.NextStateHash, want.Hash())
 				}
 			})
@@ -86,8 +102,8 @@ func TestEarlierSaveFails(t *testing.T) {
 		f, err := open(path)
 		return &unloadable{f}, err
 	}
-	r, err := w.run(w.retirement(2, first.Hash()))
-	if r != nil || err == nil || !strings.Contains(err.Error(), "nothing of this plan was saved") || !errors.Is(err, syscall.ENOSPC) {
+	r, err := w.run(w.retirement(2, from(first)))
+	if r != nil || err == nil || !strings.Contains(err.Error(), "an earlier save, maybe of this plan, could not be completed: ") || !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("report %+v, error %v", r, err)
 	}
 }

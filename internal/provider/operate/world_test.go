@@ -183,9 +183,14 @@ func (w *world) planOf(check string, move func(*registry.Registry) (*registry.Re
 	return p
 }
 
+// from is a review of a plan of r, to one with its outcome besides.
+func from(r *registry.Registry) Reviewed { return Reviewed{StateHash: r.Hash()} }
+
+func to(r, next *registry.Registry) Reviewed { return Reviewed{r.Hash(), next.Hash()} }
+
 // retirement is the job that ApplyRetirement runs, with this world's plan.
-func (w *world) retirement(before int, expected string) job {
-	j := retirement(w.o, before, expected)
+func (w *world) retirement(before int, reviewed Reviewed) job {
+	j := retirement(w.o, before, reviewed)
 	j.plan = func(context.Context) *diagnose.Plan {
 		return w.planOf("retirement.allowed", func(r *registry.Registry) (*registry.Registry, []int, error) {
 			return r.Retire(w.md, rules, before)
@@ -194,8 +199,8 @@ func (w *world) retirement(before int, expected string) job {
 	return j
 }
 
-func (w *world) restoration(versions []int, expected string) job {
-	j := restoration(w.o, versions, expected)
+func (w *world) restoration(versions []int, reviewed Reviewed) job {
+	j := restoration(w.o, versions, reviewed)
 	j.plan = func(context.Context) *diagnose.Plan {
 		return w.planOf("restoration.allowed", func(r *registry.Registry) (*registry.Registry, []int, error) {
 			return r.Restore(w.md, rules, versions)
