@@ -49,7 +49,7 @@ func TestPolicyNarrowed(t *testing.T) {
 		w.policy(t, "")
 		r := examine(t, w)
 		expect(t, r, "auth.policy", command.Fail, "policy_missing",
-			"read the key's metadata, read the mount's disable_upsert, encrypt with the key and decrypt with the key", "check that it was written for transit.mountPath")
+			"read the key's metadata, read the mount's disable_upsert, encrypt with the key and decrypt with the key", "the policy that the role names in token_policies is missing or differs: read the role in OpenBao", "for transit.mountPath and transit.keyName as they are now")
 		onlyFails(t, r, "auth.policy")
 		skippedBecause(t, r, "transit.upsert", "auth.policy")
 	})

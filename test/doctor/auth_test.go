@@ -33,13 +33,13 @@ func TestJWT(t *testing.T) {
 		{name: "not yet", claims: map[string]any{"nbf": from(time.Hour)}, words: []string{"claim nbf", "clock"}},
 		{name: "of the future", claims: map[string]any{"iat": from(time.Hour)}, words: []string{"claim iat"}},
 		{name: "of another issuer", fields: map[string]any{"auth.jwt.expectedIssuer": "https://another.stack.test"}, words: []string{"claim iss differs from auth.jwt.expectedIssuer"}},
-		{name: "for another audience", fields: map[string]any{"auth.jwt.expectedAudience": "another"}, words: []string{"claim aud", "auth.jwt.expectedAudience"}},
+		{name: "for another audience", fields: map[string]any{"auth.jwt.expectedAudience": "another"}, words: []string{"claim aud", "auth.jwt.expectedAudience", "base64 -d 2>/dev/null shows its claims"}},
 		{name: "of another subject", fields: map[string]any{"auth.jwt.expectedSubject": "another"}, words: []string{"claim sub", "auth.jwt.expectedSubject"}},
 		{name: "garbage", spoil: content("not a JWT at all, but long enough", 0o600), words: []string{"not a signed JWT", "check what writes auth.jwt.jwtFile"}},
 		{name: "empty", spoil: content("\n", 0o600), words: []string{"the file is empty"}},
 		{name: "for everybody to read", spoil: mode(0o644), words: []string{"the file in auth.jwt.jwtFile has mode 0644", "run chmod 0640 on it"}},
 		{name: "of another user", spoil: owner(12345), words: []string{"auth.jwt.jwtFile belongs to user 12345", "run this command as the provider's user"}},
-		{name: "missing", spoil: remove, words: []string{"auth.jwt.jwtFile does not exist"}},
+		{name: "missing", spoil: remove, words: []string{"auth.jwt.jwtFile does not exist; have the issuer write this node's JWT there"}},
 		{name: "a link", spoil: link, words: []string{"auth.jwt.jwtFile is a symbolic link"}},
 		{name: "a directory", spoil: func(t *testing.T, file string) { remove(t, file); must(t, os.Mkdir(file, 0o700)) }, words: []string{"not a regular file"}},
 		{name: "ends soon", claims: map[string]any{"exp": from(200 * time.Second)}, result: command.Warn, reason: "credential_expires_soon", words: []string{"the JWT ends in 3m", "auth.jwt.minRemainingTtl (2m)", "replace the file in auth.jwt.jwtFile"}},
@@ -103,15 +103,15 @@ func TestLoginRefused(t *testing.T) {
 		words          []string
 	}{
 		{name: "another audience", claims: map[string]any{"aud": "another"}, words: []string{"OpenBao refused the JWT, the role or the auth mount", "(HTTP 400)", "auth.jwt.role"}},
-		{name: "another role", fields: map[string]any{"auth.jwt.role": "nobody"}, words: []string{"(HTTP 400)", "compare auth.jwt.role"}},
-		{name: "another mount", fields: map[string]any{"auth.jwt.mountPath": "auth/nowhere"}, words: []string{"auth.jwt.mountPath"}},
+		{name: "another role", fields: map[string]any{"auth.jwt.role": "nobody"}, words: []string{"(HTTP 400)", "run bao read on the role in auth.jwt.role"}},
+		{name: "another mount", fields: map[string]any{"auth.jwt.mountPath": "auth/nowhere"}, words: []string{"(HTTP 403)", "run bao auth list (is a JWT method mounted at auth.jwt.mountPath, in openbao.namespace?)"}},
 		{
 			name: "the role is gone",
 			spoil: func(t *testing.T) {
 				must(t, root.Do(t.Context(), http.MethodDelete, stack.JWTMount+"/role/"+stack.JWTRole, nil, nil))
 			},
 			repair: func(t *testing.T) { must(t, shared.UpdateRole(t.Context(), nil)) },
-			words:  []string{"the provider could not log in to OpenBao", "compare auth.jwt.role"},
+			words:  []string{"the provider could not log in to OpenBao", "run bao read on the role in auth.jwt.role (is it there"},
 		},
 		{
 			name: "another key signs",
@@ -121,7 +121,7 @@ func TestLoginRefused(t *testing.T) {
 				must(t, shared.TrustIssuers(t.Context(), other))
 			},
 			repair: func(t *testing.T) { must(t, shared.TrustIssuers(t.Context(), shared.Issuer())) },
-			words:  []string{"OpenBao refused the JWT"},
+			words:  []string{"OpenBao refused the JWT", "jwt_validation_pubkeys, or the discovery URL, must be of the key that signs this node's JWTs"},
 		},
 		{
 			name: "a rate limit",
@@ -151,6 +151,34 @@ func TestLoginRefused(t *testing.T) {
 		})
 	}
 	onlyFails(t, examine(t, newNode(t, shared, worldOptions{})))
+}
+
+// TestToken has roles whose tokens do not do for long. The node works all the same.
+func TestToken(t *testing.T) {
+	shared := newWorld(t, worldOptions{}).transit
+	for _, c := range []struct {
+		name   string
+		role   map[string]any
+		reason string
+		words  []string
+	}{
+		{"short", map[string]any{"token_ttl": "6m", "token_max_ttl": "6m"}, "token_short", []string{"a token for 6m, which is less than twice auth.loginBeforeTokenExpiry (5m)", "raise token_ttl"}},
+		{"limited", map[string]any{"token_ttl": "1h", "token_max_ttl": "1h", "token_num_uses": 20}, "token_uses_limited", []string{"a token for 1h0m; and it ends after 20 requests", "set token_num_uses of the role to 0"}},
+		{"in order", map[string]any{"token_num_uses": 0}, "", nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			must(t, shared.UpdateRole(t.Context(), c.role))
+			r := examine(t, newNode(t, shared, worldOptions{}))
+			passes(t, r, "auth.policy", "transit.roundtrip")
+			if c.reason == "" {
+				passes(t, r, "auth.login")
+				onlyFails(t, r)
+				return
+			}
+			expect(t, r, "auth.login", command.Warn, c.reason, c.words...)
+			onlyFails(t, r, "auth.login")
+		})
+	}
 }
 
 // login takes what a rate limit still allows.
@@ -187,8 +215,8 @@ func TestCertificate(t *testing.T) {
 			must(t, os.Rename(other.KeyFile, p.KeyFile))
 		}, id: "auth.material", words: []string{"auth.cert.keyFile is not the key of"}},
 		{name: "the key for everybody", life: year, spoil: func(t *testing.T, p stack.Pair) { mode(0o644)(t, p.KeyFile) }, id: "auth.material", words: []string{"the file in auth.cert.keyFile has mode 0644"}},
-		{name: "no key", life: year, spoil: func(t *testing.T, p stack.Pair) { remove(t, p.KeyFile) }, id: "auth.material", words: []string{"the file in auth.cert.keyFile does not exist"}},
-		{name: "no certificate", life: year, spoil: func(t *testing.T, p stack.Pair) { remove(t, p.CertFile) }, id: "auth.material", words: []string{"the file in auth.cert.certificateFile does not exist"}},
+		{name: "no key", life: year, spoil: func(t *testing.T, p stack.Pair) { remove(t, p.KeyFile) }, id: "auth.material", words: []string{"the file in auth.cert.keyFile does not exist; have the issuer write the key"}},
+		{name: "no certificate", life: year, spoil: func(t *testing.T, p stack.Pair) { remove(t, p.CertFile) }, id: "auth.material", words: []string{"the file in auth.cert.certificateFile does not exist; have the issuer write this node's client certificate"}},
 		{name: "garbage", life: year, spoil: func(t *testing.T, p stack.Pair) { content("garbage", 0o600)(t, p.CertFile) }, id: "auth.material", words: []string{"auth.cert.certificateFile: no certificate in it"}},
 		{name: "a stranger's", ca: stranger, life: year, id: "auth.login", reason: "auth_failed", words: []string{"could not log in to OpenBao", "(HTTP 400)", "auth.cert."}},
 		{name: "another role", life: year, fields: map[string]any{"auth.cert.name": "nobody"}, id: "auth.login", reason: "auth_failed", words: []string{"could not log in to OpenBao", "the role"}},

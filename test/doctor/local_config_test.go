@@ -61,7 +61,7 @@ func TestConfigurationFile(t *testing.T) {
 		{name: "many problems", spoil: edit(": ", ": [x] #"), reason: "config_invalid", invalid: []string{" problems: line 3: ", "and ", " more", "bao-kms-provider config"}},
 		{name: "no YAML", spoil: content("a: [", 0o600), reason: "config_invalid", invalid: []string{"is not valid YAML"}},
 		{name: "empty", spoil: content("", 0o600), reason: "config_invalid", invalid: []string{"is empty"}},
-		{name: "missing", spoil: remove, reason: "config_missing", invalid: []string{"there is no configuration file", "--config"}, skipped: "config.permissions"},
+		{name: "missing", spoil: remove, reason: "config_missing", invalid: []string{"there is no configuration file at the path in --config", "give the path with --config or $BAO_KMS_PROVIDER_CONFIG"}, skipped: "config.permissions"},
 		{name: "a directory", spoil: after(remove, func(t *testing.T, file string) { t.Helper(); must(t, os.Mkdir(file, 0o700)) }),
 			reason: "config_unreadable", invalid: []string{"is not a regular file"}, skipped: "config.permissions"},
 		{name: "too large", spoil: content(strings.Repeat("#", 1<<20), 0o600), reason: "config_unreadable", invalid: []string{"right file"}, skipped: "config.permissions"},
@@ -92,6 +92,36 @@ func TestConfigurationFile(t *testing.T) {
 				passes(t, r, "config.permissions")
 			}
 			onlyFails(t, r, failing...)
+		})
+	}
+}
+
+// TestDirectoriesOfTrustedFiles: who can replace a file is told, and everything else is looked at all the same.
+func TestDirectoriesOfTrustedFiles(t *testing.T) {
+	shared := newWorld(t, worldOptions{}).transit
+	for _, c := range []struct {
+		name   string
+		mode   os.FileMode
+		result command.Result
+		words  []string
+	}{
+		{"everybody", 0o777, command.Fail, []string{"the directory of the configuration file, openbao.caCertFile and auth.jwt.jwtFile can be written by everybody (mode 0777)", "run chmod 0755"}},
+		{"its group", 0o770, command.Warn, []string{"can be written by its group (mode 0770)", "run chmod 0750"}},
+		{"everybody, but only what is theirs", 0o777 | os.ModeSticky, command.Pass, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newNode(t, shared, worldOptions{})
+			must(t, os.Chown(w.files.Dir, -1, 12346))
+			mode(c.mode)(t, w.files.Dir)
+			r := examine(t, w)
+			passes(t, r, "config.valid", "auth.login", "transit.roundtrip")
+			if c.result == command.Pass {
+				passes(t, r, "config.permissions")
+				onlyFails(t, r)
+				return
+			}
+			expect(t, r, "config.permissions", c.result, "directory_writable", c.words...)
+			onlyFails(t, r, "config.permissions")
 		})
 	}
 }

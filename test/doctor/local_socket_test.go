@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/baokms/baokms/internal/provider/command"
+	"github.com/baokms/baokms/test/stack"
 )
 
 // TestSocketPath breaks where the sockets are to be.
@@ -131,9 +132,35 @@ func TestTheRunningProvider(t *testing.T) {
 		w.provider = nil
 		r := examine(t, w)
 		expect(t, r, "socket.path", command.Pass, "", "nobody serves")
-		expect(t, r, "socket.kms", command.Skip, "", "no provider is running: nobody listens")
-		onlyFails(t, r)
+		expect(t, r, "socket.kms", command.Fail, "provider_not_running", "nobody listens at server.socketPath")
+		stopped(t, r)
 	})
+}
+
+// TestBeforeTheFirstStart: nobody needs to serve yet, unless the API server is told to use the provider.
+func TestBeforeTheFirstStart(t *testing.T) {
+	w := newWorld(t, worldOptions{})
+	r := examine(t, w)
+	expect(t, r, "socket.kms", command.Skip, "", "no provider is running: there is nothing")
+	onlyFails(t, r)
+	file := filepath.Join(w.files.Dir, "encryption.yaml")
+	must(t, stack.EncryptionConfig{Provider: stack.ProviderName, Socket: w.files.Socket}.Write(file))
+	r = examine(t, w, withEncryptionConfig(file))
+	passes(t, r, "encryptionconfig.provider")
+	stopped(t, r)
+}
+
+// TestSocketDirectoryOfAnotherGroup: an API server that is let in by the group must get into the directory.
+func TestSocketDirectoryOfAnotherGroup(t *testing.T) {
+	w := newWorld(t, worldOptions{fields: map[string]any{"server.socketGroup": "12346", "server.reportSocketPath": nil}})
+	r := examine(t, w)
+	expect(t, r, "socket.path", command.Warn, "socket_directory_closed", "the group in server.socketGroup cannot enter the directory of server.socketPath", "does not run as root", "mode 0750")
+	onlyFails(t, r, "socket.path")
+	must(t, os.Chown(filepath.Dir(w.files.Socket), -1, 12346))
+	mode(0o750)(t, filepath.Dir(w.files.Socket))
+	r = examine(t, w)
+	passes(t, r, "socket.path")
+	onlyFails(t, r)
 }
 
 // TestTheProviderServesAnotherVersion: the files are of an older generation than what the running provider has.

@@ -134,7 +134,7 @@ func TestCAFile(t *testing.T) {
 		write func(t *testing.T, path string)
 		words []string
 	}{
-		{"missing", func(*testing.T, string) {}, []string{"openbao.caCertFile does not exist"}},
+		{"missing", func(*testing.T, string) {}, []string{"openbao.caCertFile does not exist; put the PEM of the authority"}},
 		{"empty", content("", 0o600), []string{"openbao.caCertFile: no certificate in it"}},
 		{"no PEM", content("CA", 0o600), []string{"openbao.caCertFile: no certificate in it"}},
 		{"damaged", content(string(good[:len(good)-40]), 0o600), []string{"PEM block 1 is damaged"}},

@@ -36,8 +36,8 @@ func TestKeyMissing(t *testing.T) {
 	t.Run("another mount", func(t *testing.T) {
 		w.otherKey(t, mount+"-none", key)
 		r := examine(t, w)
-		expect(t, r, "transit.key", command.Fail, "transit_key_missing", "nothing is mounted there", "correct transit.mountPath")
-		expect(t, r, "transit.upsert", command.Fail, "upsert_check_failed", "nothing is mounted there", "correct transit.mountPath")
+		expect(t, r, "transit.key", command.Fail, "transit_key_missing", "nothing is mounted there", "correct transit.mountPath", ", or enable the Transit engine there")
+		expect(t, r, "transit.upsert", command.Fail, "upsert_check_failed", "nothing is mounted there", "correct transit.mountPath", ", or enable the Transit engine there")
 		onlyFails(t, r, "transit.key", "transit.upsert")
 	})
 	t.Run("no Transit mount", func(t *testing.T) {
@@ -76,7 +76,7 @@ func TestProfile(t *testing.T) {
 		{"another cipher", map[string]any{"type": "chacha20-poly1305"}, nil, []string{"type is chacha20-poly1305 and must be aes256-gcm96", newKey}, true},
 		{"for signatures", map[string]any{"type": "ed25519"}, nil, []string{"type is ed25519", "supports_encryption is false and must be true"}, true},
 		{"two things", map[string]any{"exportable": true}, map[string]any{"deletion_allowed": true}, []string{
-			"exportable is true and must be false; deletion_allowed is true", "for exportable: create another key", "for deletion_allowed: set it with an update",
+			"exportable is true and must be false; deletion_allowed is true", "for exportable: if no node of this cluster ever served, create another key", "for deletion_allowed: set it with an update",
 		}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -106,6 +106,44 @@ func TestProfile(t *testing.T) {
 		onlyFails(t, r, "transit.profile")
 		passes(t, r, "transit.roundtrip")
 	})
+}
+
+// TestLiveKey breaks the key of a node that has served: no next step gives up what it encrypted.
+func TestLiveKey(t *testing.T) {
+	w := newWorld(t, worldOptions{})
+	w.serve(t)
+	w.stop(t)
+	for _, c := range []struct {
+		name   string
+		spoil  func(t *testing.T)
+		id     string
+		reason string
+		words  []string
+		also   []string
+	}{
+		{"exportable", func(t *testing.T) {
+			must(t, w.transit.ConfigureKey(t.Context(), key, map[string]any{"exportable": true}))
+		}, "transit.profile", "profile_invalid", []string{"exportable is true", "nothing encrypted is lost", "keep the key", "plan a move to a new key"}, nil},
+		{"the mount is gone", func(t *testing.T) {
+			must(t, w.transit.Root().Do(t.Context(), http.MethodDelete, "sys/mounts/"+mount, nil, nil))
+		}, "transit.key", "transit_key_missing", []string{"nothing is mounted there", "correct transit.mountPath", "restore OpenBao from a backup: never create the key anew"}, []string{"transit.upsert"}},
+		{"the engine is another", func(t *testing.T) {
+			must(t, w.transit.Root().Do(t.Context(), http.MethodPost, "sys/mounts/"+mount, map[string]any{"type": "transit"}, nil))
+			must(t, w.transit.AllowUpsert(t.Context(), false))
+		}, "transit.key", "transit_key_missing", []string{"the Transit key does not exist", "restore the key from a backup of OpenBao: never create it anew"}, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.spoil(t)
+			r := examine(t, w)
+			expect(t, r, c.id, command.Fail, c.reason, c.words...)
+			stopped(t, r, append(c.also, c.id)...)
+			for _, check := range r.Checks {
+				if text := told(check); strings.Contains(text, "create another") || strings.Contains(text, "before the first start") || strings.Contains(text, "enable the") {
+					t.Errorf("%s of a node with data says: %s", check.ID, text)
+				}
+			}
+		})
+	}
 }
 
 func TestUpsert(t *testing.T) {
@@ -161,17 +199,17 @@ func TestMinimums(t *testing.T) {
 	w.stop(t)
 	_, err := w.transit.Rotate(t.Context(), key)
 	must(t, err)
-	onlyFails(t, examine(t, w))
+	stopped(t, examine(t, w))
 
 	must(t, w.transit.ConfigureKey(t.Context(), key, map[string]any{"min_encryption_version": 2}))
 	r := examine(t, w)
 	expect(t, r, "transit.roundtrip", command.Fail, "encryption_blocked", "min_encryption_version 2 forbids encryption with version 1", "lower min_encryption_version in OpenBao to 1", "promoted version 2")
 	passes(t, r, "transit.key", "transit.profile", "transit.upsert", "registry.state")
-	onlyFails(t, r, "transit.roundtrip", "registry.metadata")
+	stopped(t, r, "transit.roundtrip", "registry.metadata")
 
 	must(t, w.transit.ConfigureKey(t.Context(), key, map[string]any{"min_encryption_version": 0, "min_decryption_version": 2}))
 	r = examine(t, w)
 	skippedBecause(t, r, "transit.roundtrip", "registry.metadata")
 	expect(t, r, "registry.metadata", command.Fail, "versions_blocked")
-	onlyFails(t, r, "registry.metadata")
+	stopped(t, r, "registry.metadata")
 }

@@ -109,7 +109,7 @@ func renewed(old *held, grant Grant, err error, began, answered time.Time, windo
 	if grant.Token.Reveal() == old.token.Reveal() {
 		// The same token stays the same Secret: whoever knows it as rejected must
 		// recognize it.
-		grant.Token = old.token
+		grant.Token, grant.NumUses = old.token, old.grant.NumUses
 	}
 	next := hold(grant, began, answered, window)
 	if next.expiry.Sub(answered) <= window {
@@ -194,6 +194,7 @@ func hold(g Grant, began, answered time.Time, window time.Duration) *held {
 		refresh:   answered.Add(refreshAfter(life, window)),
 		expiry:    expiry,
 		renewable: g.Renewable && life > window,
+		grant:     g,
 	}
 }
 

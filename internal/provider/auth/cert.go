@@ -56,13 +56,16 @@ func (c *Cert) Login(ctx context.Context) (Grant, error) {
 	if c.o.Name != "" {
 		body["name"] = c.o.Name
 	}
+	var uses int
 	answer, err := use(ctx, openbao.CertLogin, func(ctx context.Context, client *api.Client) (*api.Secret, error) {
-		return client.Logical().WriteWithContext(ctx, c.o.MountPath+"/login", body)
+		return noting(client, &uses).Logical().WriteWithContext(ctx, c.o.MountPath+"/login", body)
 	})
 	if err != nil {
 		return Grant{}, err
 	}
-	return grantOf(openbao.CertLogin, answer)
+	grant, err := grantOf(openbao.CertLogin, answer)
+	grant.NumUses = uses
+	return grant, err
 }
 
 // Renew implements Login. OpenBao binds a token to the certificate that it was

@@ -59,8 +59,9 @@ func (j *JWT) Login(ctx context.Context) (Grant, error) {
 	if err := checkJWT(token, j.o, time.Now()); err != nil {
 		return Grant{}, err
 	}
+	var uses int
 	answer, err := j.conn.Use(ctx, openbao.JWTLogin, func(ctx context.Context, client *api.Client) (*api.Secret, error) {
-		return client.Logical().WriteWithContext(ctx, j.o.MountPath+"/login", map[string]any{
+		return noting(client, &uses).Logical().WriteWithContext(ctx, j.o.MountPath+"/login", map[string]any{
 			"role": j.o.Role,
 			"jwt":  token,
 		})
@@ -68,7 +69,9 @@ func (j *JWT) Login(ctx context.Context) (Grant, error) {
 	if err != nil {
 		return Grant{}, err
 	}
-	return grantOf(openbao.JWTLogin, answer)
+	grant, err := grantOf(openbao.JWTLogin, answer)
+	grant.NumUses = uses
+	return grant, err
 }
 
 // Renew implements Login. The JWT plays no part in it.

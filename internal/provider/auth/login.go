@@ -1,7 +1,10 @@
 package auth
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"io"
 	"strings"
 	"time"
 
@@ -24,6 +27,8 @@ type Grant struct {
 	// Renewable says whether OpenBao would prolong the token; never of a batch
 	// token.
 	Renewable bool
+	// NumUses is how many requests the token may be used for; 0 without a limit.
+	NumUses int
 }
 
 // Login is one way to get a token and to prolong it. *JWT and *Cert are the ones
@@ -56,6 +61,23 @@ func grantOf(op openbao.Operation, answer *api.Secret) (Grant, error) {
 		TTL:       time.Duration(min(answer.Auth.LeaseDuration, maxTTL)) * time.Second,
 		Renewable: answer.Auth.Renewable && !isBatch(answer.Auth.ClientToken),
 	}, nil
+}
+
+// noting returns a client that also tells how often the token of a login's answer
+// may be used, which the library leaves out of what it reads.
+func noting(client *api.Client, uses *int) *api.Client {
+	return client.WithResponseCallbacks(func(r *api.Response) {
+		content, err := io.ReadAll(r.Body)
+		r.Body = io.NopCloser(bytes.NewReader(content))
+		var answer struct {
+			Auth struct {
+				NumUses int `json:"num_uses"`
+			} `json:"auth"`
+		}
+		if err == nil && json.Unmarshal(content, &answer) == nil {
+			*uses = max(0, answer.Auth.NumUses)
+		}
+	})
 }
 
 // isBatch reports whether a token is a batch token, whatever the answer says of

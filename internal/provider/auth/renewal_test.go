@@ -128,9 +128,21 @@ func TestWhatARenewalComesTo(t *testing.T) {
 				if left := s.Remaining(); left != c.left {
 					t.Errorf("%v left, want %v", left, c.left)
 				}
+				if life, uses := s.Granted(); life != c.left || uses != usesOf(c.token) {
+					t.Errorf("granted for %v and %d uses, want %v and %d", life, uses, c.left, usesOf(c.token))
+				}
 			})
 		})
 	}
+}
+
+// usesOf are the uses of a token that the script gives; a renewal says nothing of
+// them, so they stay.
+func usesOf(token string) int {
+	if token == "canary-new" {
+		return 0
+	}
+	return scriptUses
 }
 
 func TestTokensThatAreNotRenewed(t *testing.T) {

@@ -105,6 +105,8 @@ type held struct {
 	expiry  time.Time // from here on the token is not used
 	// renewable says that a renewal is worth a request.
 	renewable bool
+	// grant is what OpenBao gave it with.
+	grant Grant
 }
 
 func (h *held) usable(now time.Time) bool { return h != nil && now.Before(h.expiry) }
@@ -297,6 +299,17 @@ func (s *Session) Remaining() time.Duration {
 		return 0
 	}
 	return max(0, time.Until(h.expiry))
+}
+
+// Granted is what OpenBao granted with the current token, at its login or its last
+// renewal: its whole life, and the number of its uses, 0 without a limit. Both are
+// 0 without a token.
+func (s *Session) Granted() (life time.Duration, uses int) {
+	h := s.current.Load()
+	if h == nil {
+		return 0, 0
+	}
+	return h.grant.TTL, h.grant.NumUses
 }
 
 // Close ends a running attempt, waits for its goroutine and drops the token.

@@ -45,6 +45,9 @@ func (s *script) change(do func()) {
 
 func (s *script) Method() string { return "jwt" }
 
+// scriptUses is how often each token of a script's login may be used.
+const scriptUses = 9
+
 func (s *script) Login(ctx context.Context) (Grant, error) {
 	n := s.logins.Add(1)
 	var takes time.Duration
@@ -60,7 +63,7 @@ func (s *script) Login(ctx context.Context) (Grant, error) {
 	if s.err != nil {
 		return Grant{}, s.err
 	}
-	return Grant{Token: openbao.NewSecret(fmt.Sprintf("canary-%d", n)), TTL: s.ttl, Renewable: s.renewable}, nil
+	return Grant{Token: openbao.NewSecret(fmt.Sprintf("canary-%d", n)), TTL: s.ttl, Renewable: s.renewable, NumUses: scriptUses}, nil
 }
 
 func (s *script) Renew(ctx context.Context, token openbao.Secret, increment time.Duration) (Grant, error) {

@@ -145,7 +145,37 @@ func checkLogin(ctx context.Context, e *exam) finding {
 		return e.withoutPaths(failure(err))
 	}
 	e.token = token
-	return passed(fmt.Sprintf("OpenBao gave a token for %s", span(e.way.Session.Remaining())))
+	life, uses := e.way.Session.Granted()
+	return e.granted(life, uses)
+}
+
+// Reason codes of a token that will not do for long.
+const (
+	reasonTokenShort = "token_short"
+	reasonTokenUses  = "token_uses_limited"
+)
+
+// granted judges what OpenBao granted with the token. What it says does not
+// depend on when it is asked.
+func (e *exam) granted(life time.Duration, uses int) finding {
+	window := e.config.Auth.LoginBeforeExpiry
+	short := life < 2*time.Duration(window)
+	message := "OpenBao gave a token for " + span(life)
+	if short {
+		message += fmt.Sprintf(", which is less than twice auth.loginBeforeTokenExpiry (%s): the provider asks for another all the time, and works for less than that window when OpenBao takes no logins", window)
+	}
+	const longer = "raise token_ttl (and token_max_ttl) of the role well above twice auth.loginBeforeTokenExpiry, or lower that field"
+	switch {
+	case uses > 0:
+		next := "set token_num_uses of the role to 0"
+		if short {
+			next += "; and " + longer
+		}
+		return warning(reasonTokenUses, fmt.Sprintf("%s; and it ends after %s: the provider makes one for each call, and would log in again and again", message, count(uses, "request")), next)
+	case short:
+		return warning(reasonTokenShort, message, longer)
+	}
+	return passed(message)
 }
 
 // withoutPaths takes the paths of the credential's files out of a finding. A

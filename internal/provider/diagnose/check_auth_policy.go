@@ -197,7 +197,8 @@ func policyFinding(missing, surplus []string) finding {
 			message += "; but it lets it " + inWords(surplus)
 		}
 		if slices.Contains(missing, toReadMetadata) && slices.Contains(missing, toEncrypt) && slices.Contains(missing, toDecrypt) {
-			next += "; check that it was written for transit.mountPath and transit.keyName as they are now, and in openbao.namespace"
+			next = "the policy that the role names in token_policies is missing or differs: read the role in OpenBao, then write that policy, in openbao.namespace, " +
+				"with what `bao-kms-provider policy openbao` prints for transit.mountPath and transit.keyName as they are now"
 		}
 		return failed(reasonPolicyMissing, message, next)
 	case len(surplus) > 0:

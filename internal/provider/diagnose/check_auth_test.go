@@ -2,6 +2,7 @@ package diagnose
 
 import (
 	"encoding/base64"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/baokms/baokms/internal/provider/config"
 	"github.com/baokms/baokms/internal/provider/fault"
 	"github.com/baokms/baokms/internal/provider/policy"
+	"github.com/baokms/baokms/internal/provider/securefile"
 )
 
 func TestJWTEnd(t *testing.T) {
@@ -74,6 +76,41 @@ func TestCredentialPath(t *testing.T) {
 	for _, f := range []finding{e.unusableCredential(err), e.withoutPaths(failure(err))} {
 		if strings.Contains(f.message+f.nextStep, "/secret") || !strings.Contains(f.message, "JWT file (auth.jwt.jwtFile): cannot be read") {
 			t.Errorf("%+v", f)
+		}
+	}
+}
+
+// TestGranted: a token that lives short, or ends by use.
+func TestGranted(t *testing.T) {
+	for _, c := range []struct {
+		life time.Duration
+		uses int
+		want want
+	}{
+		{10 * time.Minute, 0, pass("OpenBao gave a token for 10m;")},
+		{10*time.Minute - time.Second, 0, warn("token_short", "a token for 9m59s, which is less than twice auth.loginBeforeTokenExpiry (5m)", "raise token_ttl")},
+		{time.Hour, 5, warn("token_uses_limited", "a token for 1h0m; and it ends after 5 requests", "set token_num_uses of the role to 0")},
+		{time.Hour, 1, warn("token_uses_limited", "after 1 request:")},
+		{time.Minute, 3, warn("token_uses_limited", "less than twice", "after 3 requests", "token_num_uses of the role to 0; and raise token_ttl")},
+	} {
+		e := jwtExam()
+		e.config.Auth.LoginBeforeExpiry = config.Duration(5 * time.Minute)
+		c.want.hold(t, authLogin, e.granted(c.life, c.uses))
+	}
+}
+
+// TestMissingFiles: each field says what belongs there.
+func TestMissingFiles(t *testing.T) {
+	for field, words := range map[string]string{
+		fieldCA: "the PEM of the authority that signed OpenBao's certificate", fieldJWT: "have the issuer write this node's JWT there",
+		fieldCert: "this node's client certificate there", fieldKey: "the key of this node's client certificate there",
+	} {
+		path := filepath.Join(t.TempDir(), "gone")
+		_, err := securefile.Read(path, securefile.Rule{What: field, Forbid: securefile.Private, MaxSize: 1})
+		f := unusableFile(reasonCredential, field, path, fileError(err))
+		fails(reasonCredential, words).hold(t, field, f)
+		if want := "the file in " + field + " does not exist"; f.message != want {
+			t.Errorf("%q, want %q", f.message, want)
 		}
 	}
 }
@@ -162,7 +199,8 @@ func TestPolicyFinding(t *testing.T) {
 		{[]string{toEncrypt, toDecrypt}, []string{"rotate the key", "delete the key"}, command.Fail,
 			"the policy does not let the provider encrypt with the key and decrypt with the key; but it lets it rotate the key and delete the key", usePolicy},
 		{[]string{toReadMetadata, toEncrypt, toDecrypt}, nil, command.Fail, "the policy does not let the provider read the key's metadata, encrypt with the key and decrypt with the key",
-			usePolicy + "; check that it was written for transit.mountPath and transit.keyName as they are now, and in openbao.namespace"},
+			"the policy that the role names in token_policies is missing or differs: read the role in OpenBao, then write that policy, in openbao.namespace, " +
+				"with what `bao-kms-provider policy openbao` prints for transit.mountPath and transit.keyName as they are now"},
 	} {
 		f := policyFinding(c.missing, c.surplus)
 		if resultOf(f) != c.want || f.message != c.message || f.nextStep != c.next {

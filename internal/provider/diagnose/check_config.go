@@ -38,7 +38,7 @@ func checkConfigValid(_ context.Context, e *exam) finding {
 	x := config.Examine(e.o.ConfigPath, config.Getenv(e.o.Getenv))
 	if r := x.Refused; r != nil {
 		if r.Err != nil {
-			return unreadable(r.Err)
+			return unreadable(r.Err, e.whichPath())
 		}
 		return problems(r.Problems)
 	}
@@ -48,12 +48,23 @@ func checkConfigValid(_ context.Context, e *exam) finding {
 	return finding{}
 }
 
+// whichPath says where the path of the configuration is from.
+func (e *exam) whichPath() string {
+	switch e.o.ConfigPath {
+	case e.o.Getenv(config.EnvConfig):
+		return "the path in $" + config.EnvConfig
+	case config.DefaultPath:
+		return "the default path"
+	}
+	return "the path in --config"
+}
+
 // unreadable is a configuration file whose content could not be looked at.
-func unreadable(err error) finding {
+func unreadable(err error, which string) finding {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return failed(reasonConfigMissing, "there is no configuration file at the given path",
-			"give the path with --config, or write the file: 'bao-kms-provider init' makes one")
+		return failed(reasonConfigMissing, "there is no configuration file at "+which,
+			"give the path with --config or $"+config.EnvConfig+", or write the file: 'bao-kms-provider init' makes one")
 	case errors.Is(err, fs.ErrPermission):
 		return skippedFor(configPermissions)
 	}
@@ -68,7 +79,7 @@ func fileProblem(err error) (problem, next string) {
 		return "the system refuses it", "check the file and its file system"
 	}
 	problem, next = e.Problem, e.Fix
-	if errno, ok := errors.AsType[unix.Errno](e.Err); ok {
+	if errno, ok := errors.AsType[unix.Errno](e.Err); ok && errno != unix.ENOENT { // the problem says it already
 		problem += ": " + errno.Error()
 	}
 	if strings.Contains(next, "/") { // a path
@@ -98,8 +109,17 @@ func problems(all []config.Problem) finding {
 	return failed(reasonConfigInvalid, message, "run 'bao-kms-provider config' with the same --config: it lists every problem and what to write")
 }
 
-// checkConfigPermissions judges the file and not its content.
+// checkConfigPermissions judges the configuration file and not its content, and
+// the directories of all files that decide whom the provider trusts.
 func checkConfigPermissions(_ context.Context, e *exam) finding {
+	if f := e.configFile(); f.result != "" {
+		return f
+	}
+	return e.directories()
+}
+
+// configFile judges the configuration file.
+func (e *exam) configFile() finding {
 	x := config.Examine(e.o.ConfigPath, config.Getenv(e.o.Getenv))
 	if x.Unsafe == nil {
 		return finding{}

@@ -2,7 +2,9 @@ package diagnose
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 	"time"
 
@@ -154,10 +156,21 @@ func answered(err error) bool {
 	return f != nil && f.HTTPStatus != 0
 }
 
+// makeFile is what to do about a file that is not there, by the field that names
+// it.
+var makeFile = map[string]string{
+	fieldCA:   "put the PEM of the authority that signed OpenBao's certificate there, or correct the field",
+	fieldJWT:  "have the issuer write this node's JWT there, with mode 0640, or correct the field",
+	fieldCert: "have the issuer write this node's client certificate there, as PEM, or correct the field",
+	fieldKey:  "have the issuer write the key of this node's client certificate there, as PEM with mode 0640, or correct the field",
+}
+
 // unusableFile is a file that a field names and that was refused.
 func unusableFile(reason, field, path string, err *securefile.Error) finding {
 	problem, next := fileProblem(err)
 	switch owner, foreign := foreignOwner(path); {
+	case errors.Is(err, fs.ErrNotExist):
+		next = makeFile[field]
 	case foreign:
 		problem = "belongs to " + owner + ", but its owner must be root or who reads it"
 		next = runAsProvider + "; if you are, make root its owner"

@@ -82,12 +82,32 @@ func checkState(ctx context.Context, e *exam) finding {
 	return e.firstStart(s.err)
 }
 
+// trace is what this node shows of having served.
+type trace int
+
+const (
+	noState     trace = iota // it never has, or lost both files
+	hiddenState              // this user may not see
+	someState
+)
+
+// trace looks for the files and not at what they hold.
+func (e *exam) trace() trace {
+	switch there, err := store.Exists(e.config.State.Path); {
+	case there:
+		return someState
+	case err != nil:
+		return hiddenState
+	}
+	return noState
+}
+
 // adopt takes the registry that the files hold.
 func (e *exam) adopt(s *stateFiles) finding {
 	e.registry, e.interrupted = s.Registry, s.Interrupted
 	if s.Registry.Fingerprint() != e.config.Fingerprint() {
 		return failed(reasonOtherConfig, "the state file belongs to another configuration: the fingerprints differ",
-			"restore the configuration that this state was made with, or point state.path elsewhere; compare 'bao-kms-provider config' on all nodes")
+			"restore the configuration that this state was made with; compare what 'bao-kms-provider config' prints on all nodes")
 	}
 	r := s.Registry
 	if e.readOnly() {
@@ -106,7 +126,8 @@ func (e *exam) firstStart(missing error) finding {
 	switch refused, is := errors.AsType[*registry.Rejection](err); {
 	case is && refused.Problem == registry.StateUnavailable:
 		return failed(string(refused.Problem), refused.Message(), refused.NextStep+
-			" (manual, install, the other nodes: first the checkpoint, then the state file); do not start the provider before")
+			", first the checkpoint, then the state file, owned by the provider's user with mode 0600; do not start the provider before; "+
+			"or, only if no node of this cluster was ever started, make another key, and run init again with its name and a new --key-lineage-id")
 	case is:
 		return failed(string(refused.Problem), refused.Message(), refused.NextStep)
 	case err != nil:
@@ -149,6 +170,8 @@ func checkCheckpoint(ctx context.Context, e *exam) finding {
 	case s.err != nil:
 		e.checkpointErr = s.err
 		return stateFault(reasonCheckpoint, "the checkpoint", s.err)
+	case s.Interrupted && s.Registry.Generation() == 1: // only a missing one is behind the first
+		return passed("there is none yet: the provider's next start writes it")
 	case s.Interrupted:
 		return passed("it is one save behind the state file: one is under way, or was cut short and is completed by the provider's next start")
 	}

@@ -5,9 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -15,20 +12,16 @@ import (
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
 
-	"github.com/baokms/baokms/internal/provider/config"
+	"github.com/baokms/baokms/internal/provider/command"
 	"github.com/baokms/baokms/internal/provider/identity"
 	"github.com/baokms/baokms/internal/provider/kmsclient"
 	"github.com/baokms/baokms/internal/provider/registry"
-	"github.com/baokms/baokms/internal/provider/socket"
 	"github.com/baokms/baokms/internal/provider/status"
 )
 
-// Reason codes of the sockets' checks that are not reasons of Status.
+// Reason codes of socket.kms and status.consistency that are not reasons of Status.
 const (
-	reasonSocketGroup        = "socket_group_invalid"
-	reasonSocketUnsafe       = "socket_path_unsafe"
-	reasonNoSocketDir        = "socket_directory_missing"
-	reasonSocketMode         = "socket_permissions_differ"
+	reasonNotRunning         = "provider_not_running"
 	reasonSocketDenied       = "socket_access_denied"
 	reasonNoAnswer           = "status_no_answer"
 	reasonNotKMSv2           = "not_kms_v2"
@@ -49,102 +42,13 @@ const (
 	healthzOK  = "ok"
 )
 
-// checkSocketPath judges where the sockets are, and who may use them, without
-// binding anything.
-func checkSocketPath(_ context.Context, e *exam) finding {
-	s := e.config.Server
-	gid, bad := e.socketGroup()
-	if bad != nil {
-		return *bad
-	}
-	worst := finding{}
-	for _, each := range []struct{ field, path string }{{"server.socketPath", s.SocketPath}, {"server.reportSocketPath", s.ReportSocketPath}} {
-		if each.path == "" {
-			continue
-		}
-		f := judgeSocket(each.field, each.path, gid, s)
-		if severity(f) > severity(worst) || worst.message == "" {
-			worst = f
-		}
-	}
-	return worst
-}
-
-// severity orders findings, the worst last.
-func severity(f finding) int {
-	return slices.Index([]string{"", "skip", "pass", "warn", "fail"}, string(f.result))
-}
-
-// socketGroup resolves server.socketGroup, and makes sure that this user may give
-// a socket that group.
-func (e *exam) socketGroup() (gid int, bad *finding) {
-	gid, err := e.config.Server.SocketGroup.GID()
-	if err != nil {
-		text, next := "server.socketGroup cannot be looked up on this node", "see that the group list of this node can be read, or write a decimal group ID"
-		if refused, ok := errors.AsType[*config.Error](err); ok && len(refused.Problems) == 1 {
-			p := refused.Problems[0]
-			text, next = p.Field+" "+p.Text, p.Fix
-		}
-		f := failed(reasonSocketGroup, text, next)
-		return 0, &f
-	}
-	if os.Geteuid() == 0 || gid == os.Getegid() {
-		return gid, nil
-	}
-	if groups, err := os.Getgroups(); err == nil && slices.Contains(groups, gid) {
-		return gid, nil
-	}
-	f := failed(reasonSocketGroup, userName(os.Geteuid())+" is no member of server.socketGroup, so the socket cannot be given that group",
-		"if this is not the provider's user, "+runAsProvider+"; else make it a member (usermod -aG GROUP USER) and restart the provider")
-	return 0, &f
-}
-
-// judgeSocket judges one of the sockets.
-func judgeSocket(field, path string, gid int, s config.Server) finding {
-	found, err := socket.Check(path)
-	if err != nil {
-		return socketFault(field, path, err)
-	}
-	switch found.State {
-	case socket.Stale:
-		return passed(field + " is a socket that nobody serves: the provider's next start replaces it")
-	case socket.Served:
-		if want := s.SocketMode.FileMode(); found.Mode != want || found.GID != gid {
-			return warning(reasonSocketMode, fmt.Sprintf("%s has mode %04o and group %d, the configuration says %04o and %d", field, found.Mode, found.GID, want, gid),
-				"restart the provider: it makes the socket anew, with what the configuration says")
-		}
-	}
-	return finding{}
-}
-
-// socketFault tells what is wrong with a socket's path, without the path.
-func socketFault(field, path string, err error) finding {
-	f, ok := errors.AsType[*socket.Error](err)
-	if !ok {
-		return failed(reasonSocketUnsafe, field+" cannot be examined", "check its directory")
-	}
-	dir := filepath.Dir(path)
-	if errors.Is(err, socket.ErrNoDirectory) {
-		return warning(reasonNoSocketDir, "the directory of "+field+" does not exist",
-			"create it, owned by the provider's user or root with mode 0750, unless the service's unit makes it (RuntimeDirectory)")
-	}
-	problem, next := strings.ReplaceAll(f.Problem, " "+dir, ""), f.Fix
-	if strings.Contains(next, "/") { // a path
-		next = "correct " + field
-	}
-	if errno, ok := errors.AsType[unix.Errno](f.Err); ok {
-		problem += ": " + errno.Error()
-	}
-	if st := new(unix.Stat_t); unix.Lstat(dir, st) == nil && st.Uid != 0 && int(st.Uid) != os.Geteuid() || errors.Is(err, unix.EACCES) {
-		next = "if this is not the provider's user, " + runAsProvider + "; else " + next
-	}
-	return failed(reasonSocketUnsafe, field+": "+problem, next)
-}
-
 // checkSocketKMS asks the running provider for its Status, as the API server does.
 func checkSocketKMS(ctx context.Context, e *exam) finding {
 	path := e.config.Server.SocketPath
-	if f, listens := dial(ctx, path); !listens {
+	switch f, listens := dial(ctx, path); {
+	case !listens && f.result == command.Skip:
+		return e.notRunning(f)
+	case !listens:
 		return f
 	}
 	answer, err := askStatus(ctx, path)
@@ -168,6 +72,25 @@ const (
 	findListener = "see which process it is (ss -xlp), stop it, and start the provider"
 )
 
+// notRunning judges that no provider runs: before the first start none need be
+// there, and rotation-plan and verify-rotation tell it in their own words.
+func (e *exam) notRunning(found finding) finding {
+	if !e.mustServe {
+		return found
+	}
+	if e.o.EncryptionConfig == "" {
+		switch e.trace() {
+		case noState:
+			return found
+		case hiddenState:
+			return skippedFor(registryState)
+		}
+	}
+	return failed(reasonNotRunning, "no provider serves server.socketPath: "+strings.TrimPrefix(found.message, noProvider),
+		"start it (systemctl start bao-kms-provider, or see why the static pod does not run: crictl ps -a); "+
+			"its log says why it ended: journalctl -u bao-kms-provider, or crictl logs")
+}
+
 // dial finds out whether anybody listens. Without a listener there is no provider
 // to look at, which is no failure of this check.
 func dial(ctx context.Context, path string) (f finding, listens bool) {
@@ -183,7 +106,7 @@ func dial(ctx context.Context, path string) (f finding, listens bool) {
 	case errors.Is(err, unix.ECONNREFUSED):
 		return skipped(noProvider + "nobody listens at server.socketPath"), false
 	case errors.Is(err, unix.EACCES):
-		return failed(reasonSocketDenied, userName(os.Geteuid())+" may not connect to server.socketPath", runAsProvider+", or as a member of server.socketGroup"), false
+		return failed(reasonSocketDenied, thisUser()+" may not connect to server.socketPath", runAsProvider+", or as a member of server.socketGroup"), false
 	case errors.Is(err, unix.EAGAIN), ctx.Err() != nil:
 		return failed(reasonNoAnswer, "a process listens at server.socketPath and takes no connections", frozen), false
 	}

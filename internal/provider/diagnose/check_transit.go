@@ -2,12 +2,14 @@ package diagnose
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/baokms/baokms/internal/provider/config"
 	"github.com/baokms/baokms/internal/provider/fault"
+	"github.com/baokms/baokms/internal/provider/openbao"
 	"github.com/baokms/baokms/internal/provider/registry"
 	"github.com/baokms/baokms/internal/provider/status"
 	"github.com/baokms/baokms/internal/provider/transit"
@@ -23,7 +25,10 @@ func checkKey(ctx context.Context, e *exam) finding {
 		return skippedFor(authPolicy)
 	}
 	k, err := e.way.Transit.ReadKey(ctx)
-	if err != nil {
+	switch {
+	case fault.CauseOf(err) == fault.KeyMissing:
+		return e.noKey(err)
+	case err != nil:
 		return failure(err)
 	}
 	e.key = &k
@@ -37,6 +42,40 @@ func checkKey(ctx context.Context, e *exam) finding {
 	return passed(fmt.Sprintf("its latest version is %d", k.Latest))
 }
 
+// noKey is a key that is not there. Where something may have been encrypted with
+// it, nobody is told to make one.
+func (e *exam) noKey(err error) finding {
+	f := failure(err)
+	switch {
+	case errors.Is(err, openbao.ErrNoMount):
+		f.nextStep += e.noMount()
+	case e.trace() != noState:
+		f.nextStep = "correct transit.keyName, or restore the key from a backup of OpenBao: never create it anew"
+	}
+	return f
+}
+
+// noMount ends the next step where not even the mount is there.
+func (e *exam) noMount() string {
+	if e.trace() == noState {
+		return ", or enable the Transit engine there"
+	}
+	return "; if the mount is gone, restore OpenBao from a backup: never create the key anew"
+}
+
+// cure is the next step against a violation, knowing whether something may have
+// been encrypted with the key.
+func (e *exam) cure(v transit.ProfileViolation) string {
+	if v.Cure == transit.Curable || e.trace() == noState {
+		return v.Fix
+	}
+	const keep = "change neither keyLineageId nor state.path while anything is encrypted"
+	if v.Cure == transit.Innate {
+		return "restore the key that this node has served with, in OpenBao or in transit.mountPath and transit.keyName: this is another one; " + keep
+	}
+	return "nothing encrypted is lost; keep the key, " + keep + ", and plan a move to a new key"
+}
+
 // checkProfile holds the key against the profile, and tells a key that rotates
 // by itself: harmless to the data, but nobody watches the nodes meanwhile.
 func checkProfile(_ context.Context, e *exam) finding {
@@ -44,10 +83,11 @@ func checkProfile(_ context.Context, e *exam) finding {
 	byFix := map[string][]string{}
 	for _, v := range e.key.CheckProfile() {
 		told = append(told, fmt.Sprintf("%s is %s and must be %s", v.Field, v.Got, v.Want))
-		if !slices.Contains(steps, v.Fix) {
-			steps = append(steps, v.Fix)
+		fix := e.cure(v)
+		if !slices.Contains(steps, fix) {
+			steps = append(steps, fix)
 		}
-		byFix[v.Fix] = append(byFix[v.Fix], v.Field)
+		byFix[fix] = append(byFix[fix], v.Field)
 	}
 	const noAutoRotation = "set auto_rotate_period to 0 with an update of the key's config, and rotate when somebody watches the nodes"
 	if p := e.key.AutoRotatePeriod; p != 0 {
@@ -80,6 +120,9 @@ func checkUpsert(ctx context.Context, e *exam) finding {
 	case fault.CauseOf(err) == fault.KeyMissing:
 		// The class is about the key, which this is not.
 		what, next := split(faultOf(err).Detail, "check transit.mountPath")
+		if errors.Is(err, openbao.ErrNoMount) {
+			next += e.noMount()
+		}
 		return failed(string(status.UpsertCheckFailed), "the mount's disable_upsert cannot be read: "+what, next)
 	case err != nil:
 		return failure(err)

@@ -1,10 +1,15 @@
 package diagnose
 
 import (
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/baokms/baokms/internal/provider/command"
+	"github.com/baokms/baokms/internal/provider/fault"
+	"github.com/baokms/baokms/internal/provider/openbao"
 	"github.com/baokms/baokms/internal/provider/transit"
 )
 
@@ -15,7 +20,7 @@ func goodKey() transit.Key {
 // TestProfileFinding has what a real server cannot give or not together.
 func TestProfileFinding(t *testing.T) {
 	const (
-		newKey    = "create another key and give it a new transit.keyIdScope.keyLineageId"
+		newKey    = "if no node of this cluster ever served, create another key and give it a new transit.keyIdScope.keyLineageId; else change neither the key nor keyLineageId nor state.path while anything is encrypted"
 		config    = "set it with an update of the key's config"
 		automatic = "set auto_rotate_period to 0 with an update of the key's config, and rotate when somebody watches the nodes"
 	)
@@ -39,10 +44,69 @@ func TestProfileFinding(t *testing.T) {
 	} {
 		k := goodKey()
 		c.change(&k)
-		f := checkProfile(t.Context(), &exam{key: &k})
+		e := stateExam(t)
+		e.key = &k
+		f := checkProfile(t.Context(), e)
 		if resultOf(f) != c.want || f.reason != c.reason || f.message != c.message || f.nextStep != c.next {
 			t.Errorf("%s: %s %q %q; %q", c.name, resultOf(f), f.reason, f.message, f.nextStep)
 		}
+	}
+}
+
+// stateExam is an examination of a node that has none, or one of these files.
+func stateExam(t *testing.T, files ...string) *exam {
+	t.Helper()
+	e := jwtExam()
+	e.config.State.Path = filepath.Join(t.TempDir(), "registry.json")
+	for _, suffix := range files {
+		if err := os.WriteFile(e.config.State.Path+suffix, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return e
+}
+
+// TestLiveDataIsNotAbandoned: where something may have been encrypted, no next step
+// is another key, another lineage or another state.
+func TestLiveDataIsNotAbandoned(t *testing.T) {
+	missing := func(noMount bool) error {
+		f := fault.New(fault.KeyMissing, "read", "create the key before the first start, or correct transit.keyName")
+		if noMount {
+			f = fault.New(fault.KeyMissing, "read", "nothing is mounted there: correct transit.mountPath or openbao.namespace")
+			f.Err = openbao.ErrNoMount
+		}
+		return f
+	}
+	profile := func(change func(*transit.Key)) func(*exam) finding {
+		return func(e *exam) finding {
+			k := goodKey()
+			change(&k)
+			e.key = &k
+			return checkProfile(t.Context(), e)
+		}
+	}
+	for _, c := range []struct {
+		name            string
+		look            func(*exam) finding
+		fresh, withData string
+	}{
+		{"exportable", profile(func(k *transit.Key) { k.Exportable = true }), "create another key", "nothing encrypted is lost; keep the key, change neither keyLineageId nor state.path while anything is encrypted, and plan a move"},
+		{"another type", profile(func(k *transit.Key) { k.Type = "ed25519" }), "create another key", "restore the key that this node has served with"},
+		{"soft-deleted", profile(func(k *transit.Key) { k.SoftDeleted = true }), "restore the key in OpenBao", "restore the key in OpenBao"},
+		{"no key", func(e *exam) finding { return e.noKey(missing(false)) }, "create the key before the first start", "correct transit.keyName, or restore the key from a backup of OpenBao: never create it anew"},
+		{"no mount", func(e *exam) finding { return e.noKey(missing(true)) }, "correct transit.mountPath or openbao.namespace, or enable the Transit engine there", "if the mount is gone, restore OpenBao from a backup: never create the key anew"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			reason := c.look(stateExam(t)).reason
+			fails(reason, c.fresh).hold(t, "without state", c.look(stateExam(t)))
+			for _, file := range []string{"", ".checkpoint"} {
+				f := c.look(stateExam(t, file))
+				fails(reason, c.withData).hold(t, "with state", f)
+				if strings.Contains(f.nextStep, "create another") || strings.Contains(f.nextStep, "create the key before") || strings.Contains(f.nextStep, "enable") {
+					t.Errorf("a node with data is told: %s", f.nextStep)
+				}
+			}
+		})
 	}
 }
 

@@ -65,7 +65,7 @@ func endpointDifference(endpoint, want string) (string, nearness) {
 	case strings.EqualFold(path, want):
 		d.add("differs from server.socketPath in upper and lower case")
 	case distance(path, want) <= mistyped:
-		d.add("differs from server.socketPath in " + characters(distance(path, want)))
+		d.add("differs from server.socketPath in " + characters(path, want) + " of the path")
 	case filepath.Dir(path) == filepath.Dir(want):
 		d.add("names another file in the directory of server.socketPath")
 	default:
@@ -186,18 +186,24 @@ func nameDifference(name, want string) (string, nearness) {
 	case strings.EqualFold(letters(rest), letters(want)):
 		d.add("differs from providerName in hyphens, dots or underscores")
 	case distance(rest, want) <= mistyped:
-		return "differs from providerName in " + characters(distance(rest, want)), far
+		return "differs from providerName in " + characters(rest, want), far
 	default:
 		return "is not providerName", far
 	}
 	return d.words(), near
 }
 
-func characters(n int) string {
-	if n == 1 {
-		return "1 character"
+// characters says how many characters differ, and where the first of them is,
+// counted from 1.
+func characters(got, want string) string {
+	at := 0
+	for at < len(got) && at < len(want) && got[at] == want[at] {
+		at++
 	}
-	return fmt.Sprintf("%d characters", n)
+	if n := distance(got, want); n > 1 {
+		return fmt.Sprintf("%d characters, the first at position %d", n, at+1)
+	}
+	return fmt.Sprintf("1 character, at position %d", at+1)
 }
 
 // letters leaves out what is easily mistaken.

@@ -27,7 +27,8 @@ func TestEndpointDifference(t *testing.T) {
 		{"/run/openbao-kms-nowhere/kms.sock", "is a path alone: unix:// is missing before it", near},
 		{"tcp:///run/openbao-kms-nowhere/kms.sock", "does not begin with unix://", near},
 		{"unix:///run/OpenBao-KMS-nowhere/kms.sock", "differs from server.socketPath in upper and lower case", near},
-		{"unix:///run/openbao-kms-nowhere/kmss.sock", "differs from server.socketPath in 1 character", near},
+		{"unix:///run/openbao-kms-nowhere/kmss.sock", "differs from server.socketPath in 1 character, at position 29 of the path", near},
+		{"unix:///run/openbao-kms-nowhere/kns.socl", "differs from server.socketPath in 2 characters, the first at position 27 of the path", near},
 		{"unix:///run/openbao-kms-nowhere/report.sock", "names another file in the directory of server.socketPath", near},
 		{"unix:///var/run/openbao-kms-nowhere/kms.sock", "says var/run where server.socketPath says run", near},
 		{"unix:///@openbao-kms-nowhere/kms.sock", "", far},
@@ -85,7 +86,7 @@ func TestNameDifference(t *testing.T) {
 		"openbao-kms workload-a": {"has white space in it and differs from providerName in hyphens, dots or underscores", near},
 		"Openbao-kms-workload-a": {"differs from providerName in upper and lower case", near},
 		"openbaokmsworkload.a":   {"differs from providerName in hyphens, dots or underscores", near},
-		"openbao-kms-workload-b": {"differs from providerName in 1 character", far},
+		"openbao-kms-workload-b": {"differs from providerName in 1 character, at position 22", far},
 		"vault":                  {"is not providerName", far},
 	} {
 		if words, n := nameDifference(name, testName); words != w.words || n != w.near {

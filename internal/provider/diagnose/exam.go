@@ -48,6 +48,10 @@ type exam struct {
 	metadata       registry.Metadata // transit.key: the same as the registry takes it
 	upsertDisabled *bool             // transit.upsert
 
+	// mustServe: a node that has state, or whose API server is told to use the
+	// provider, needs one that runs. Doctor sets it.
+	mustServe bool
+
 	state *stateFiles // registry.state or registry.checkpoint, whichever comes first
 	// registry is what the files hold; without any, and where a first start would
 	// make one, the one that it would make, and fresh is set.

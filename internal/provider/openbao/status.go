@@ -15,8 +15,11 @@ func (x exchange) statusFailure(status int, body []byte) *fault.Error {
 	cause, detail := classify(x.op, status, body)
 	f := fault.New(cause, x.op.Words(), "%s", detail)
 	f.HTTPStatus = status
-	if cause == fault.Unauthenticated && status == 403 && says(body, textDenied) {
+	switch {
+	case cause == fault.Unauthenticated && status == 403 && says(body, textDenied):
 		f.Err = ErrDenied
+	case cause == fault.KeyMissing && says(body, textNoRoute):
+		f.Err = ErrNoMount
 	}
 	return f
 }
@@ -26,6 +29,10 @@ func (x exchange) statusFailure(status int, body []byte) *fault.Error {
 // a hint for what an operator is told; what is done about a rejection does not
 // depend on it.
 var ErrDenied = errors.New("the policy denies the request")
+
+// ErrNoMount is wrapped by a fault.KeyMissing where not even the mount is there.
+// It is a hint for what an operator is told.
+var ErrNoMount = errors.New("nothing is mounted there")
 
 func classify(op Operation, status int, body []byte) (fault.Cause, string) {
 	switch {
@@ -63,11 +70,25 @@ func classifyLogin(op Operation, status int, body []byte) (fault.Cause, string) 
 		return fault.LoginRejected, "no login method is mounted there: correct " + op.mountField() + " or openbao.namespace"
 	case status != 400 && status != 401 && status != 403:
 		return fault.LoginRejected, "OpenBao refused the login: see its audit log, and check " + op.mountField()
+	case op == JWTLogin && status == 403:
+		return fault.LoginRejected, "OpenBao refused the JWT, the role or the auth mount: " +
+			"run bao auth list (is a JWT method mounted at auth.jwt.mountPath, in openbao.namespace?), then " + lookAtJWTLogin
 	case op == JWTLogin:
-		return fault.LoginRejected, "OpenBao refused the JWT, the role or the auth mount: check auth.jwt.mountPath, and compare auth.jwt.role and its bound claims with the JWT's"
+		return fault.LoginRejected, "OpenBao refused the JWT, the role or the auth mount: " + lookAtJWTLogin
+	case status == 403:
+		return fault.LoginRejected, "OpenBao refused the login: " +
+			"run bao auth list (is a certificate method mounted at auth.cert.mountPath, in openbao.namespace?), then " + lookAtCertLogin
 	}
-	return fault.LoginRejected, "OpenBao refused the login: compare the role with what the provider presents"
+	return fault.LoginRejected, "OpenBao refused the login: " + lookAtCertLogin
 }
+
+// Where to look when OpenBao refuses a login; its answer does not say which it
+// was.
+const (
+	lookAtJWTLogin = "run bao read on the role in auth.jwt.role (is it there, do its bound claims fit the JWT's?) and on the config of the auth mount " +
+		"(jwt_validation_pubkeys, or the discovery URL, must be of the key that signs this node's JWTs, and bound_issuer their iss); OpenBao's log has its reason"
+	lookAtCertLogin = "run bao read on the role in auth.cert.name (is it there, has its certificate signed this node's, do its allowed names fit?); OpenBao's log has its reason"
+)
 
 // Fragments of OpenBao's texts, seen on 2.6.2. textsCiphertext covers Transit's
 // refusals of a ciphertext as such: the oldest forks word the first of them

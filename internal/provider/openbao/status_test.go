@@ -1,6 +1,7 @@
 package openbao
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -42,12 +43,13 @@ func TestStatusFailures(t *testing.T) {
 		{"401", Encrypt, 401, "", fault.Unauthenticated, "HTTP 401"},
 		{"no token", Decrypt, 403, "permission denied", fault.Unauthenticated, "HTTP 403"},
 		{"policy", MetadataRead, 403, "1 error occurred:\n\t* permission denied\n\n", fault.Unauthenticated, "HTTP 403"},
-		{"bad JWT", JWTLogin, 400, "error validating token: " + canaryText, fault.LoginRejected, "auth.jwt.role"},
+		{"bad JWT", JWTLogin, 400, "error validating token: " + canaryText, fault.LoginRejected, "jwt_validation_pubkeys, or the discovery URL, must be of the key that signs this node's JWTs, and bound_issuer their iss"},
 		{"unknown role", JWTLogin, 400, `role "canary" could not be found`, fault.LoginRejected, "auth.jwt.role"},
-		{"login denied", JWTLogin, 403, "permission denied", fault.LoginRejected, "auth.jwt.role"},
+		{"login denied", JWTLogin, 403, "permission denied", fault.LoginRejected, "run bao auth list (is a JWT method mounted at auth.jwt.mountPath, in openbao.namespace?), then run bao read on the role in auth.jwt.role"},
 		{"no login mount", JWTLogin, 404, "no handler for route", fault.LoginRejected, "auth.jwt.mountPath"},
 		{"no certificate mount", CertLogin, 404, "no handler for route", fault.LoginRejected, "auth.cert.mountPath"},
-		{"bad certificate", CertLogin, 400, "invalid certificate", fault.LoginRejected, "OpenBao refused the login"},
+		{"bad certificate", CertLogin, 400, "invalid certificate", fault.LoginRejected, "OpenBao refused the login: run bao read on the role in auth.cert.name"},
+		{"certificate login denied", CertLogin, 403, "permission denied", fault.LoginRejected, "is a certificate method mounted at auth.cert.mountPath"},
 		{"login of another kind refused", JWTLogin, 405, "unsupported operation", fault.LoginRejected, "auth.jwt.mountPath"},
 		{"no such login path", CertLogin, 404, "", fault.LoginRejected, "auth.cert.mountPath"},
 		{"renewal denied", TokenRenewSelf, 403, "permission denied", fault.Unauthenticated, "policy openbao"},
@@ -100,6 +102,26 @@ func TestStatusFailures(t *testing.T) {
 	}
 }
 
+// A missing mount is told from a missing key, for what operators are told.
+func TestNoMountIsTold(t *testing.T) {
+	for _, c := range []struct {
+		op   Operation
+		body string
+		want bool
+	}{
+		{MetadataRead, `{"errors":["no handler for route \"canary\". route entry not found."]}`, true},
+		{UpsertRead, `{"errors":["no handler for route"]}`, true},
+		{MetadataRead, `{"errors":[]}`, false},
+		{JWTLogin, `{"errors":["no handler for route"]}`, false},
+		{TokenRenewSelf, `{"errors":["no handler for route"]}`, false},
+	} {
+		err := exchange{op: c.op}.statusFailure(404, []byte(c.body))
+		if got := errors.Is(err, ErrNoMount); got != c.want {
+			t.Errorf("%s of %s: no mount is %v, want %v", c.op, c.body, got, c.want)
+		}
+	}
+}
+
 func TestErrorTextsOfOtherForms(t *testing.T) {
 	for _, body := range []string{
 		"", "null", "[]", `{"errors":null}`, `{"errors":"encryption key not found"}`, `{"errors":[1]}`,
@@ -121,7 +143,7 @@ func FuzzClassify(f *testing.F) {
 		if cause == fault.Unknown || cause == fault.None || cause == fault.PolicyDenied {
 			t.Errorf("cause %d for status %d", cause, status)
 		}
-		if detail == "" || len(detail) > 200 {
+		if detail == "" || len(detail) > 500 {
 			t.Errorf("the detail of status %d is %q", status, detail)
 		}
 	})

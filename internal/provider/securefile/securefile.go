@@ -135,7 +135,7 @@ func check(f *os.File, path string, rule Rule) error {
 	}
 	if uid := os.Geteuid(); st.Uid != 0 && int(st.Uid) != uid {
 		return &Error{rule.What, path, fmt.Sprintf("is owned by user %d", st.Uid),
-			fmt.Sprintf("its owner must be root or user %d", uid), nil}
+			"its owner must be " + owners(uid), nil}
 	}
 	mode := fs.FileMode(st.Mode & 0o777)
 	if bad := mode & rule.Forbid; bad != 0 {
@@ -146,6 +146,14 @@ func check(f *os.File, path string, rule Rule) error {
 		return tooLarge(path, rule)
 	}
 	return nil
+}
+
+// owners are those that a file may have.
+func owners(uid int) string {
+	if uid == 0 {
+		return "root"
+	}
+	return fmt.Sprintf("root or user %d", uid)
 }
 
 func tooLarge(path string, rule Rule) error {

@@ -87,7 +87,7 @@ func (d *directory) check(dir string, euid int) error {
 		return &Error{d.path, "the directory " + dir + " cannot be examined", "check its file system", err}
 	}
 	if st.Uid != 0 && int(st.Uid) != euid {
-		return &Error{d.path, fmt.Sprintf("the directory %s is owned by user %d", dir, st.Uid), "its owner must be root or " + owner(), nil}
+		return &Error{d.path, fmt.Sprintf("the directory %s is owned by user %d", dir, st.Uid), "its owner must be " + owners(euid), nil}
 	}
 	// The sticky bit is no excuse: it does not stop others from creating the
 	// path first.
@@ -110,6 +110,14 @@ func (d *directory) lock() error {
 }
 
 func (d *directory) unlock() { _ = unix.Flock(d.fd, unix.LOCK_UN) }
+
+// owners are those that the directory may have.
+func owners(euid int) string {
+	if euid == 0 {
+		return "root"
+	}
+	return fmt.Sprintf("root or user %d", euid)
+}
 
 func owner() string { return fmt.Sprintf("user %d", os.Geteuid()) }
 

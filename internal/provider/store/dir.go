@@ -51,7 +51,7 @@ func openDirectory(path string) (directory, error) {
 	case errors.Is(err, unix.ENOENT):
 		return nil, &Error{path, "the state directory does not exist", "create it with mode 0700, owned by the user that the provider runs as; this process runs as " + userName(os.Geteuid()), err}
 	case errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP):
-		return nil, &Error{path, "the state directory is a link or not a directory", "set state.path to a file in a real directory", err}
+		return nil, &Error{path, "the state directory is a link or not a directory", "put the directory itself there, with the files that it holds", err}
 	case err != nil:
 		return nil, shut(path, err)
 	}

@@ -16,7 +16,7 @@ import (
 
 func TestUnsafeDirectory(t *testing.T) {
 	isLink := "the state directory is a link or not a directory"
-	realDir := "set state.path to a file in a real directory"
+	realDir := "put the directory itself there, with the files that it holds"
 	mode := func(m fs.FileMode) func(string) error {
 		return func(dir string) error { return unix.Chmod(dir, uint32(m)) }
 	}
@@ -93,7 +93,7 @@ func TestDirectoryUnderRunningProcess(t *testing.T) {
 			"the state directory does not exist", createIt(), false},
 		{"linked to where it went", func(dir string) error {
 			return errors.Join(os.Rename(dir, dir+".old"), os.Symlink(dir+".old", dir))
-		}, "the state directory is a link or not a directory", "set state.path to a file in a real directory", false},
+		}, "the state directory is a link or not a directory", "put the directory itself there, with the files that it holds", false},
 		{"opened to all", func(dir string) error { return os.Chmod(dir, 0o777) }, "the state directory has mode 0777", "run chmod 0755 on it", false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -2,7 +2,12 @@ package store
 
 import (
 	"bytes"
+	"errors"
+	"io/fs"
+	"os"
 	"path/filepath"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/baokms/baokms/internal/provider/registry"
 )
@@ -24,6 +29,20 @@ type Inspection struct {
 	// CheckpointErr is what is wrong with the checkpoint by itself, nil when it can
 	// be read or does not exist.
 	CheckpointErr error
+}
+
+// Exists reports whether there is a state file or a checkpoint at all, whatever
+// they hold and whose they are. Its error says that this process may not see.
+func Exists(path string) (bool, error) {
+	for _, p := range []string{path, path + checkpointSuffix} {
+		switch _, err := os.Lstat(p); {
+		case err == nil:
+			return true, nil
+		case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTDIR):
+			return false, &Error{p, "cannot be looked for", "run the command as the user that owns the state", err}
+		}
+	}
+	return false, nil
 }
 
 // inspections is how often the files are read again because a running provider

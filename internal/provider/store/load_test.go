@@ -82,13 +82,13 @@ func TestLoadRules(t *testing.T) {
 
 		{name: "another fingerprint", state: own[5].Encode(), checkpoint: checkpointDocument(own[5]), fingerprint: otherKey,
 			problem: "belongs to another configuration: its fingerprint is " + fingerprint + ", the configuration's is " + otherKey,
-			fix:     "restore the configuration that this state was made with, or point state.path elsewhere; compare the output of 'config' across nodes"},
+			fix:     "restore the configuration that this state was made with; compare the output of 'config' across nodes"},
 		{name: "another fingerprint is not completed", state: own[5].Encode(), checkpoint: checkpointDocument(own[4]), fingerprint: otherKey,
 			problem: "belongs to another configuration: its fingerprint is " + fingerprint + ", the configuration's is " + otherKey,
-			fix:     "restore the configuration that this state was made with, or point state.path elsewhere; compare the output of 'config' across nodes"},
+			fix:     "restore the configuration that this state was made with; compare the output of 'config' across nodes"},
 		{name: "another fingerprint's first save is not completed", state: own[1].Encode(), fingerprint: otherKey,
 			problem: "belongs to another configuration: its fingerprint is " + fingerprint + ", the configuration's is " + otherKey,
-			fix:     "restore the configuration that this state was made with, or point state.path elsewhere; compare the output of 'config' across nodes"},
+			fix:     "restore the configuration that this state was made with; compare the output of 'config' across nodes"},
 
 		{name: "checkpoint of another schema", state: own[5].Encode(), onCheckpoint: true,
 			checkpoint: checkpoint{"keyregistry.baokms/checkpoint/v2", 5, own[5].Hash()}.encode(),

@@ -31,7 +31,7 @@ func withMode(mode fs.FileMode) unsafeFile {
 	return unsafeFile{
 		name:    fmt.Sprintf("mode %04o", mode),
 		make:    func(path string) error { return unix.Chmod(path, uint32(mode)) },
-		problem: fmt.Sprintf("has mode %04o", mode), fix: "run chmod 0600 on it after checking the content",
+		problem: fmt.Sprintf("has mode %04o", mode), fix: "run chmod 0600 on it; doctor then checks what it holds",
 		lockProblem: fmt.Sprintf("the lock file has mode %04o", mode), lockFix: "run chmod 0600 on it",
 	}
 }
@@ -51,7 +51,7 @@ func instead(name string, put func(path string) error) unsafeFile {
 }
 
 func unsafeFiles() []unsafeFile {
-	mustBe := fmt.Sprintf("it must be a regular file owned by user %d", os.Geteuid())
+	mustBe := "chown it to " + userName(os.Geteuid()) + ", as which the provider runs, with mode 0600"
 	const lockMustBe = "it must be a regular file that the process may write"
 	link := instead("link to a good file", func(path string) error {
 		target := filepath.Join(filepath.Dir(path), "elsewhere")
@@ -70,7 +70,7 @@ func unsafeFiles() []unsafeFile {
 	owner := unsafeFile{
 		name: "owner", privileged: true,
 		make:    func(path string) error { return os.Chown(path, stranger(), -1) },
-		problem: fmt.Sprintf("is owned by user %d", stranger()), fix: fmt.Sprintf("make user %d its owner after checking the content", os.Geteuid()),
+		problem: fmt.Sprintf("is owned by user %d", stranger()), fix: "chown it to " + userName(os.Geteuid()) + ", as which the provider runs, after checking who had it",
 		lockProblem: "the lock file has another owner", lockFix: "remove it while no provider runs",
 	}
 	device := instead("device", func(path string) error { return unix.Mknod(path, unix.S_IFCHR|0o600, int(unix.Mkdev(1, 5))) })
@@ -170,9 +170,9 @@ func TestUnsafeInfo(t *testing.T) {
 		change       func(i *fileInfo)
 		problem, fix string
 	}{
-		{"owner", func(i *fileInfo) { i.owner = stranger() }, fmt.Sprintf("is owned by user %d", stranger()), fmt.Sprintf("make user %d its owner after checking the content", os.Geteuid())},
+		{"owner", func(i *fileInfo) { i.owner = stranger() }, fmt.Sprintf("is owned by user %d", stranger()), "chown it to " + userName(os.Geteuid()) + ", as which the provider runs, after checking who had it"},
 		{"kind", func(i *fileInfo) { i.regular = false }, "is not a regular file", "restore the file from a backup"},
-		{"mode", func(i *fileInfo) { i.mode = 0o610 }, "has mode 0610", "run chmod 0600 on it after checking the content"},
+		{"mode", func(i *fileInfo) { i.mode = 0o610 }, "has mode 0610", "run chmod 0600 on it; doctor then checks what it holds"},
 	} {
 		for _, name := range []string{modelName, modelName + checkpointSuffix} {
 			d := newDisk()

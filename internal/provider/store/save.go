@@ -114,7 +114,7 @@ func (s *Store) expectFile(d directory, name string, limit int64, allowed [][]by
 // follows refuses to write a document that this history does not lead to.
 func (s *Store) follows(next *registry.Registry) error {
 	if n := len(next.Encode()); n > registry.MaxSize {
-		return &Error{s.path, fmt.Sprintf("the next state would have %d bytes, more than %d", n, registry.MaxSize), "this registry has reached the most key versions that it can hold: plan a new Transit key with a new keyLineageId", nil}
+		return &Error{s.path, fmt.Sprintf("the next state would have %d bytes, more than %d", n, registry.MaxSize), "this registry has reached the most key versions that it can hold: keep it, and plan a move to a new Transit key", nil}
 	}
 	switch {
 	case s.attempt != nil:

@@ -137,7 +137,7 @@ func (s *Store) Load(fingerprint string) (*registry.Registry, error) {
 	state := both.state
 	if state.Fingerprint() != fingerprint {
 		return nil, &Error{s.path, fmt.Sprintf("belongs to another configuration: its fingerprint is %s, the configuration's is %s", state.Fingerprint(), fingerprint),
-			"restore the configuration that this state was made with, or point state.path elsewhere; compare the output of 'config' across nodes", nil}
+			"restore the configuration that this state was made with; compare the output of 'config' across nodes", nil}
 	}
 	complete, err := s.agree(state, both.checkpoint)
 	if err != nil {
@@ -256,7 +256,7 @@ func (s *Store) read(d directory, name string, limit int64) ([]byte, error) {
 	case errors.Is(err, unix.ELOOP):
 		return nil, &Error{path, "is a symbolic link", "replace it with the file itself", nil}
 	case err != nil:
-		return nil, &Error{path, "cannot be opened", fmt.Sprintf("it must be a regular file owned by user %d", os.Geteuid()), err}
+		return nil, &Error{path, "cannot be opened", "chown it to " + userName(os.Geteuid()) + ", as which the provider runs, with mode 0600", err}
 	}
 	defer f.Close()
 	info, err := f.Stat()
@@ -266,9 +266,9 @@ func (s *Store) read(d directory, name string, limit int64) ([]byte, error) {
 	case !info.regular:
 		return nil, &Error{path, "is not a regular file", "restore the file from a backup", nil}
 	case info.owner != os.Geteuid():
-		return nil, &Error{path, fmt.Sprintf("is owned by user %d", info.owner), fmt.Sprintf("make user %d its owner after checking the content", os.Geteuid()), nil}
+		return nil, &Error{path, fmt.Sprintf("is owned by user %d", info.owner), "chown it to " + userName(os.Geteuid()) + ", as which the provider runs, after checking who had it", nil}
 	case info.mode&^0o600 != 0:
-		return nil, &Error{path, fmt.Sprintf("has mode %04o", info.mode), "run chmod 0600 on it after checking the content", nil}
+		return nil, &Error{path, fmt.Sprintf("has mode %04o", info.mode), "run chmod 0600 on it; doctor then checks what it holds", nil}
 	case info.size > limit:
 		return nil, &Error{path, fmt.Sprintf("is larger than %d bytes", limit), "restore the file from a backup", nil}
 	}

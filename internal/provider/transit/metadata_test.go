@@ -195,6 +195,7 @@ func TestCheckProfile(t *testing.T) {
 	if v := rotating.CheckProfile(); len(v) != 0 {
 		t.Errorf("a key that rotates by itself is refused: %v", v)
 	}
+	cures := map[string]Cure{"exportable": Lasting, "allow_plaintext_backup": Lasting, "deletion_allowed": Curable, "soft_deleted": Curable}
 	for want, edit := range map[string]func(*Key){
 		"type is rsa-2048 and must be aes256-gcm96":        func(k *Key) { k.Type = "rsa-2048" },
 		"type is another type and must be aes256-gcm96":    func(k *Key) { k.Type = "CANARY" },
@@ -212,6 +213,14 @@ func TestCheckProfile(t *testing.T) {
 		found := k.CheckProfile()
 		if len(found) != 1 || !strings.HasPrefix(found[0].String(), want+": ") || found[0].Fix == "" {
 			t.Errorf("found %v, want %q and a next step", found, want)
+			continue
+		}
+		cure, known := cures[found[0].Field]
+		if !known {
+			cure = Innate
+		}
+		if found[0].Cure != cure || (cure == Curable) == strings.Contains(found[0].Fix, "while anything is encrypted") {
+			t.Errorf("%s has the cure %d and the next step %q, want %d", found[0].Field, found[0].Cure, found[0].Fix, cure)
 		}
 	}
 	if found := (Key{}).CheckProfile(); len(found) != 3 {

@@ -23,9 +23,25 @@ type ProfileViolation struct {
 	Field string
 	// Want and Got are the field's values, in OpenBao's words.
 	Want, Got string
-	// Fix is the next step.
+	// Fix is the next step, whether or not anything was ever encrypted.
 	Fix string
+	// Cure says what can be done about it at all.
+	Cure Cure
 }
+
+// Cure says whether a key can still be made to fit the profile.
+type Cure int
+
+// The cures.
+const (
+	// Curable: Fix undoes the violation.
+	Curable Cure = iota
+	// Lasting: the field can be switched on at any time and never off again.
+	Lasting
+	// Innate: the field is settled when a key is created, so that one which fitted
+	// before was replaced by another key.
+	Innate
+)
 
 // String is "field is got and must be want: fix".
 func (v ProfileViolation) String() string {
@@ -35,7 +51,8 @@ func (v ProfileViolation) String() string {
 // Next steps. A key cannot be made another one, and an exportable key may have
 // been exported already.
 const (
-	fixNewKey = "create another key and give it a new transit.keyIdScope.keyLineageId"
+	fixNewKey = "if no node of this cluster ever served, create another key and give it a new transit.keyIdScope.keyLineageId; " +
+		"else change neither the key nor keyLineageId nor state.path while anything is encrypted"
 	fixConfig = "set it with an update of the key's config"
 )
 
@@ -50,24 +67,25 @@ func (k Key) CheckProfile() []ProfileViolation {
 		if slices.Contains(keyTypes, k.Type) {
 			got = k.Type
 		}
-		found = append(found, ProfileViolation{"type", KeyType, got, fixNewKey})
+		found = append(found, ProfileViolation{"type", KeyType, got, fixNewKey, Innate})
 	}
 	for _, f := range []struct {
 		name      string
 		got, want bool
 		fix       string
+		cure      Cure
 	}{
-		{"derived", k.Derived, false, fixNewKey},
-		{"convergent_encryption", k.ConvergentEncryption, false, fixNewKey},
-		{"exportable", k.Exportable, false, fixNewKey},
-		{"allow_plaintext_backup", k.AllowPlaintextBackup, false, fixNewKey},
-		{"deletion_allowed", k.DeletionAllowed, false, fixConfig},
-		{"soft_deleted", k.SoftDeleted, false, "restore the key in OpenBao"},
-		{"supports_encryption", k.SupportsEncryption, true, fixNewKey},
-		{"supports_decryption", k.SupportsDecryption, true, fixNewKey},
+		{"derived", k.Derived, false, fixNewKey, Innate},
+		{"convergent_encryption", k.ConvergentEncryption, false, fixNewKey, Innate},
+		{"exportable", k.Exportable, false, fixNewKey, Lasting},
+		{"allow_plaintext_backup", k.AllowPlaintextBackup, false, fixNewKey, Lasting},
+		{"deletion_allowed", k.DeletionAllowed, false, fixConfig, Curable},
+		{"soft_deleted", k.SoftDeleted, false, "restore the key in OpenBao", Curable},
+		{"supports_encryption", k.SupportsEncryption, true, fixNewKey, Innate},
+		{"supports_decryption", k.SupportsDecryption, true, fixNewKey, Innate},
 	} {
 		if f.got != f.want {
-			found = append(found, ProfileViolation{f.name, strconv.FormatBool(f.want), strconv.FormatBool(f.got), f.fix})
+			found = append(found, ProfileViolation{f.name, strconv.FormatBool(f.want), strconv.FormatBool(f.got), f.fix, f.cure})
 		}
 	}
 	return found
