@@ -25,17 +25,19 @@ func (w *world) run(ctx context.Context, args ...string) (string, error) {
 	return string(out), err
 }
 
-// doctor shows what the node's checks say.
-func (w *world) doctor(ctx context.Context, text string, args ...string) error {
-	var out string
-	err := w.step(text, bounded(ctx, func(ctx context.Context) (err error) {
+// doctor returns what the node's checks say.
+func (w *world) doctor(ctx context.Context, text string, args ...string) (out string, err error) {
+	err = w.step(text, bounded(ctx, func(ctx context.Context) (err error) {
 		out, err = w.run(ctx, append([]string{"doctor"}, args...)...)
 		return err
 	}))
-	if err == nil {
-		w.quote(out)
-	}
-	return err
+	return out, err
+}
+
+// lastLine is the summary at a report's end.
+func lastLine(out string) string {
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	return lines[len(lines)-1]
 }
 
 // plan is what a review needs of a retirement.
@@ -61,8 +63,7 @@ func (w *world) retire(ctx context.Context) error {
 			out, err = w.run(ctx, "verify-rotation")
 			return err
 		}, func() {
-			lines := strings.Split(strings.TrimSpace(out), "\n")
-			w.say("%s; confidence: limited, since one node cannot know the others", lines[len(lines)-1])
+			w.say("%s; confidence: limited, since one node cannot know the others", lastLine(out))
 		}},
 		{"bao-kms-provider retire-versions --before-version 2: a plan", func(ctx context.Context) error {
 			doc, err := w.run(ctx, "retire-versions", "--before-version", "2", "--output", "json")

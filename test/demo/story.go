@@ -39,6 +39,7 @@ func (w *world) start(ctx context.Context) error {
 		w.server("etcd", w.startEtcd),
 		w.before,
 		w.server("bao-kms-provider: logs in, proves the key, opens its socket", w.startProvider),
+		w.after,
 		w.server("kube-apiserver: encrypts Secrets and ConfigMaps through it", w.startAPIServer),
 	} {
 		if err := part(ctx); err != nil {
@@ -59,7 +60,20 @@ func (w *world) before(ctx context.Context) error {
 	if err := w.writeFiles(); err != nil {
 		return err
 	}
-	return w.doctor(ctx, "bao-kms-provider doctor: will this work?", "--encryption-config", w.encryption)
+	out, err := w.doctor(ctx, "bao-kms-provider doctor: will this work?")
+	if err == nil {
+		w.quote(out)
+	}
+	return err
+}
+
+// after has the running provider looked at with the eyes of the API server.
+func (w *world) after(ctx context.Context) error {
+	out, err := w.doctor(ctx, "doctor again: would the API server find it?", "--encryption-config", w.encryption)
+	if err == nil {
+		w.say("%s", lastLine(out))
+	}
+	return err
 }
 
 func (w *world) write(ctx context.Context) error {
