@@ -159,20 +159,40 @@ func TestEncryptionConfiguration(t *testing.T) {
 		onlyFails(t, r)
 		stacktest.APIServer(t, stack.APIServerOptions{EncryptionConfig: file}) // until /readyz, which asks the provider
 	})
+	t.Run("accepted in unusual words", func(t *testing.T) {
+		entry := "{apiVersion: v2, name: 2026-11-30, endpoint: '" + endpoint + "', timeout: 3s}"
+		for _, c := range []struct{ name, text, reason, words string }{
+			{"older form, a date, more documents", "apiVersion: v1\nkind: EncryptionConfig\nresources:\n- resources: [secrets]\n  providers:\n  - kms: " + entry + "\n---\na: [\n",
+				"name_differs", "also: the file holds more than one YAML document: kube-apiserver takes the first"},
+			{"an anchor and a merge key", "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n- resources: [secrets]\n  providers:\n" +
+				"  - kms: {<<: &k {apiVersion: v2, endpoint: '" + endpoint + "', timeout: 3s}, name: one}\n  - kms: {<<: *k, name: another}\n",
+				"encryption_config_not_judged", "uses a YAML merge key"},
+		} {
+			t.Run(c.name, func(t *testing.T) {
+				must(t, os.WriteFile(file, []byte(c.text), 0o600))
+				r := examine(t, w, withEncryptionConfig(file))
+				expect(t, r, "encryptionconfig.provider", command.Warn, c.reason, c.words)
+				onlyFails(t, r, "encryptionconfig.provider")
+				stacktest.APIServer(t, stack.APIServerOptions{EncryptionConfig: file})
+			})
+		}
+	})
 	t.Run("refused", func(t *testing.T) {
 		write(stack.EncryptionConfig{})
 		for _, c := range []struct {
 			name, from, to, reason, words string
 			starts                        bool // the API server finds out later, or never
+			warns                         bool // it depends on the API server's flags
 		}{
-			{"another API version", "apiVersion: v2", "apiVersion: v3", "encryption_config_invalid", "neither v1 nor v2", false},
-			{"v1", "apiVersion: v2", "apiVersion: v1", "kms_v1", "does not speak", false},
-			{"a field in another case", "endpoint:", "endPoint:", "encryption_config_invalid", "differs from endpoint in upper and lower case", false},
-			{"white space before the endpoint", endpoint, "' " + endpoint + "'", "endpoint_differs", "white space", false},
-			{"a slash", endpoint, endpoint + "/", "endpoint_differs", "ends with a slash", true},
-			{"two slashes", "unix:///", "unix://", "endpoint_differs", "two slashes", true},
-			{"an abstract socket", "unix:///", "unix:///@", "endpoint_differs", "abstract socket", true},
-			{"another file", "kms.sock", "kmsplugin.sock", "endpoint_differs", "another file in the directory", true},
+			{"another plugin's v1", "- kms:", "- kms: {name: older, endpoint: 'unix:///run/elsewhere.sock'}\n  - kms:", "kms_v1", "--feature-gates=KMSv1=true", false, true},
+			{"another API version", "apiVersion: v2", "apiVersion: v3", "encryption_config_invalid", "neither v1 nor v2", false, false},
+			{"v1", "apiVersion: v2", "apiVersion: v1", "kms_v1", "does not speak", false, false},
+			{"a field in another case", "endpoint:", "endPoint:", "encryption_config_invalid", "differs from endpoint in upper and lower case", false, false},
+			{"white space before the endpoint", endpoint, "' " + endpoint + "'", "endpoint_differs", "white space", false, false},
+			{"a slash", endpoint, endpoint + "/", "endpoint_differs", "ends with a slash", true, false},
+			{"two slashes", "unix:///", "unix://", "endpoint_differs", "two slashes", true, false},
+			{"an abstract socket", "unix:///", "unix:///@", "endpoint_differs", "abstract socket", true, false},
+			{"another file", "kms.sock", "kmsplugin.sock", "endpoint_differs", "another file in the directory", true, false},
 		} {
 			t.Run(c.name, func(t *testing.T) {
 				spoiled := filepath.Join(w.files.Dir, "spoiled.yaml")
@@ -181,7 +201,11 @@ func TestEncryptionConfiguration(t *testing.T) {
 				must(t, os.WriteFile(spoiled, text, 0o600))
 				edit(c.from, c.to)(t, spoiled)
 				r := examine(t, w, withEncryptionConfig(spoiled))
-				expect(t, r, "encryptionconfig.provider", command.Fail, c.reason, c.words)
+				result := command.Fail
+				if c.warns {
+					result = command.Warn
+				}
+				expect(t, r, "encryptionconfig.provider", result, c.reason, c.words)
 				onlyFails(t, r, "encryptionconfig.provider")
 				if c.starts {
 					return

@@ -1,13 +1,18 @@
 package doctor
 
 import (
+	"context"
+	"encoding/json"
+	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/baokms/baokms/internal/provider/command"
+	"github.com/baokms/baokms/internal/provider/diagnose"
 	"github.com/baokms/baokms/test/stack"
 )
 
@@ -206,6 +211,70 @@ func TestRegistryAgainstOpenBao(t *testing.T) {
 	passes(t, r, "registry.state", "registry.checkpoint")
 	expect(t, r, "keyid.deterministic", command.Pass, "", "own records only")
 	skippedBecause(t, r, "registry.metadata", "openbao.reachable")
+}
+
+// TestLockFile: what the next start refuses is told before it, and the real one does refuse it.
+func TestLockFile(t *testing.T) {
+	w := newWorld(t, worldOptions{})
+	w.serve(t)
+	onlyFails(t, examine(t, w)) // held
+	mode(0o660)(t, w.files.State+".lock")
+	r := examine(t, w)
+	expect(t, r, "registry.state", command.Fail, "lock_file_unusable", "the lock file has mode 0660: the provider's next start refuses it", "run chmod 0600 on it")
+	onlyFails(t, r, "registry.state")
+	w.stop(t)
+	bins, err := stack.Find()
+	if bins.Root == "" {
+		t.Fatal(err)
+	}
+	if p, err := stack.StartProvider(t.Context(), stack.ProviderOptions{Binary: filepath.Join(bins.Root, "bin", "bao-kms-provider"), Files: w.files}); err == nil {
+		t.Error("a provider starts with a lock file that others can hold")
+		_ = p.Stop()
+	}
+	mode(0o600)(t, w.files.State+".lock")
+	stopped(t, examine(t, w))
+}
+
+// TestRotatedWhileItIsLookedAt: the first answer about the key is held back until the key has been rotated and a provider has promoted it, so
+// that the files are newer than the answer. That is no rollback, for none of the commands that hold the two against each other.
+func TestRotatedWhileItIsLookedAt(t *testing.T) {
+	w := newWorld(t, worldOptions{fields: map[string]any{"openbao.timeout": "2s"}})
+	w.serve(t)
+	w.stop(t)
+	first := pairOf(t, w)
+	older := w.keyAnswer(t)
+	w.rotate(t, 2)
+	w.promote(t, 2)
+	second := pairOf(t, w)
+	for _, look := range append(slices.Clone(looks), struct {
+		name string
+		run  func(context.Context, diagnose.Options) *command.Report
+		may  []string
+	}{"doctor", diagnose.Doctor, nil}) {
+		t.Run(look.name, func(t *testing.T) {
+			first.put(t, w)
+			w.proxy.Handle("/keys/"+key, 1, func(rw http.ResponseWriter, _ *http.Request) {
+				second.put(t, w)
+				rw.Header().Set("Content-Type", "application/json")
+				_, _ = rw.Write(older)
+			})
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			r := look.run(ctx, w.options())
+			passes(t, r, "registry.metadata", "registry.state", "transit.key")
+			if r.Registry != nil {
+				rotationReports{r, r, r}.snapshots(t, true, "1 retired agrees", "2 active agrees")
+			}
+		})
+	}
+}
+
+// keyAnswer is OpenBao's answer to a read of the key.
+func (w *world) keyAnswer(t *testing.T) []byte {
+	t.Helper()
+	var answer json.RawMessage
+	must(t, w.transit.Root().Do(t.Context(), http.MethodGet, mount+"/keys/"+key, nil, &answer))
+	return answer
 }
 
 // TestTheKeyWasReplaced: another key of the same name, first with fewer versions and then with as many.

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/baokms/baokms/internal/provider/command"
+	"github.com/baokms/baokms/internal/provider/diagnose"
 	"github.com/baokms/baokms/test/stack"
 )
 
@@ -56,7 +57,7 @@ func TestSocketPath(t *testing.T) {
 				failing = []string{"socket.path"}
 			}
 			onlyFails(t, r, failing...)
-			expect(t, r, "socket.kms", command.Skip, "", "no provider is running")
+			expect(t, r, "socket.kms", command.Skip, "", "none runs, or one is still starting")
 			skippedBecause(t, r, "status.consistency", "socket.kms")
 		})
 	}
@@ -90,8 +91,11 @@ func TestTheRunningProvider(t *testing.T) {
 	t.Run("frozen", func(t *testing.T) {
 		must(t, w.provider.Signal(syscall.SIGSTOP))
 		r := examine(t, w)
+		verified := examineWith(t, w, diagnose.VerifyRotation)
 		must(t, w.provider.Signal(syscall.SIGCONT))
-		expect(t, r, "socket.kms", command.Fail, "status_no_answer", "did not answer Status within 3s", "restart the provider")
+		expect(t, verified, "socket.kms", command.Fail, "status_no_answer", "no live provider was seen")
+		expect(t, verified, "status.consistency", command.Skip, "", "no live provider was seen, so which key_id this node gives out is not known")
+		expect(t, r, "socket.kms", command.Fail, "status_no_answer", "did not answer Status within 3s: no live provider was seen", "restart the provider")
 		onlyFails(t, r, "socket.kms")
 		passes(t, r, "socket.path")
 		await(t, "the provider is ready again", func() error { return w.ready(t.Context()) })
@@ -132,7 +136,7 @@ func TestTheRunningProvider(t *testing.T) {
 		w.provider = nil
 		r := examine(t, w)
 		expect(t, r, "socket.path", command.Pass, "", "nobody serves")
-		expect(t, r, "socket.kms", command.Fail, "provider_not_running", "nobody listens at server.socketPath")
+		expect(t, r, "socket.kms", command.Fail, "provider_not_running", "nobody listens there")
 		stopped(t, r)
 	})
 }
@@ -141,7 +145,7 @@ func TestTheRunningProvider(t *testing.T) {
 func TestBeforeTheFirstStart(t *testing.T) {
 	w := newWorld(t, worldOptions{})
 	r := examine(t, w)
-	expect(t, r, "socket.kms", command.Skip, "", "no provider is running: there is nothing")
+	expect(t, r, "socket.kms", command.Skip, "", "none runs, or one is still starting", "there is nothing at that path")
 	onlyFails(t, r)
 	file := filepath.Join(w.files.Dir, "encryption.yaml")
 	must(t, stack.EncryptionConfig{Provider: stack.ProviderName, Socket: w.files.Socket}.Write(file))
@@ -153,14 +157,17 @@ func TestBeforeTheFirstStart(t *testing.T) {
 // TestSocketDirectoryOfAnotherGroup: an API server that is let in by the group must get into the directory.
 func TestSocketDirectoryOfAnotherGroup(t *testing.T) {
 	w := newWorld(t, worldOptions{fields: map[string]any{"server.socketGroup": "12346", "server.reportSocketPath": nil}})
+	// Before the first start, a group that root would not need: somebody else will serve.
+	const asRoot = "config.permissions"
 	r := examine(t, w)
+	expect(t, r, asRoot, command.Warn, "looked_as_root", "whether the provider's user may is not judged", "runuser -u")
 	expect(t, r, "socket.path", command.Warn, "socket_directory_closed", "the group in server.socketGroup cannot enter the directory of server.socketPath", "does not run as root", "mode 0750")
-	onlyFails(t, r, "socket.path")
+	onlyFails(t, r, "socket.path", asRoot)
 	must(t, os.Chown(filepath.Dir(w.files.Socket), -1, 12346))
 	mode(0o750)(t, filepath.Dir(w.files.Socket))
 	r = examine(t, w)
 	passes(t, r, "socket.path")
-	onlyFails(t, r)
+	onlyFails(t, r, asRoot)
 }
 
 // TestTheProviderServesAnotherVersion: the files are of an older generation than what the running provider has.

@@ -214,7 +214,7 @@ func TestARotationAsItIsTold(t *testing.T) {
 	// Nobody is there to promote it, and which key the node gives out is not known.
 	w.stop(t)
 	r = lookAtRotation(t, w)
-	r.rotation(t, "pending", 1, "waits for a provider", "until it is started", "at the earliest 13h after the provider's start")
+	r.rotation(t, "pending", 1, "waits for a provider", "until one runs", "at most 12h apart, the first at the provider's start", "at the earliest 1h after the provider's start")
 	expect(t, r.plan, "socket.kms", command.Skip, "")
 	onlyFails(t, r.verify, "status.consistency")
 	expect(t, r.verify, "status.consistency", command.Warn, "not_judged", "start the provider")

@@ -20,6 +20,9 @@ type Problem struct {
 	Text string
 	// Fix is what to write.
 	Fix string
+	// Unknown: the file has a field of this name and there is none. The name is the
+	// file's own then, so that where others will read it only the line may be told.
+	Unknown bool
 }
 
 func (p Problem) String() string {
@@ -79,7 +82,7 @@ type report struct {
 }
 
 func (r *report) add(field string, line int, text, fix string) {
-	r.problems = append(r.problems, Problem{field, line, text, fix})
+	r.problems = append(r.problems, Problem{Field: field, Line: line, Text: text, Fix: fix})
 	if r.bad == nil {
 		r.bad = map[string]bool{}
 	}

@@ -80,16 +80,16 @@ func (r *report) section(n *yaml.Node, v reflect.Value, path string, line int) {
 			continue
 		}
 		p := join(path, name)
-		if first, twice := given[name]; twice {
-			r.add(p, key.Line, "is given twice", fmt.Sprintf("remove one of them; the first is on line %d", first))
-			continue
-		}
-		given[name] = key.Line
 		f, ok := fields.named(name)
 		if !ok {
 			r.unknown(p, name, key.Line, fields)
 			continue
 		}
+		if first, twice := given[name]; twice {
+			r.add(p, key.Line, "is given twice", fmt.Sprintf("remove one of them; the first is on line %d", first))
+			continue
+		}
+		given[name] = key.Line
 		r.found(p, key.Line)
 		r.field(value, f, v.Field(f.index), p, key.Line)
 	}
@@ -184,6 +184,7 @@ func (r *report) unknown(path string, name string, line int, fields fieldList) {
 		fix = "write " + near + " if you mean that field, or remove it"
 	}
 	r.add(path, line, "is not a known field", fix)
+	r.problems[len(r.problems)-1].Unknown = true
 }
 
 // plainName is what a field name looks like, also a mistyped one.

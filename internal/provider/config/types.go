@@ -158,8 +158,8 @@ func (g Group) GID() (int, error) {
 	}
 	found, err := user.LookupGroup(string(g))
 	if err != nil {
-		return 0, &Error{Problems: []Problem{{"server.socketGroup", 0, "names a group that this node does not have",
-			"create the group, or write another name or a decimal group ID"}}}
+		return 0, &Error{Problems: []Problem{{Field: "server.socketGroup", Text: "names a group that this node does not have",
+			Fix: "create the group, or write another name or a decimal group ID"}}}
 	}
 	return strconv.Atoi(found.Gid)
 }

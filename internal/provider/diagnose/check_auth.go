@@ -167,11 +167,11 @@ func (e *exam) granted(life time.Duration, uses int) finding {
 	const longer = "raise token_ttl (and token_max_ttl) of the role well above twice auth.loginBeforeTokenExpiry, or lower that field"
 	switch {
 	case uses > 0:
-		next := "set token_num_uses of the role to 0"
+		next := "set token_num_uses to 0 on the role"
 		if short {
 			next += "; and " + longer
 		}
-		return warning(reasonTokenUses, fmt.Sprintf("%s; and it ends after %s: the provider makes one for each call, and would log in again and again", message, count(uses, "request")), next)
+		return failed(reasonTokenUses, fmt.Sprintf("%s; and it ends after %s: the provider makes one for each call, so that calls fail whenever the uses are up", message, count(uses, "request")), next)
 	case short:
 		return warning(reasonTokenShort, message, longer)
 	}

@@ -89,9 +89,9 @@ func TestGranted(t *testing.T) {
 	}{
 		{10 * time.Minute, 0, pass("OpenBao gave a token for 10m;")},
 		{10*time.Minute - time.Second, 0, warn("token_short", "a token for 9m59s, which is less than twice auth.loginBeforeTokenExpiry (5m)", "raise token_ttl")},
-		{time.Hour, 5, warn("token_uses_limited", "a token for 1h0m; and it ends after 5 requests", "set token_num_uses of the role to 0")},
-		{time.Hour, 1, warn("token_uses_limited", "after 1 request:")},
-		{time.Minute, 3, warn("token_uses_limited", "less than twice", "after 3 requests", "token_num_uses of the role to 0; and raise token_ttl")},
+		{time.Hour, 5, fails("token_uses_limited", "a token for 1h0m; and it ends after 5 requests", "set token_num_uses to 0 on the role")},
+		{time.Hour, 1, fails("token_uses_limited", "after 1 request:")},
+		{time.Minute, 3, fails("token_uses_limited", "less than twice", "after 3 requests", "set token_num_uses to 0 on the role; and raise token_ttl")},
 	} {
 		e := jwtExam()
 		e.config.Auth.LoginBeforeExpiry = config.Duration(5 * time.Minute)

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"os/user"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -24,6 +25,7 @@ const (
 	reasonConfigUnreadable = "config_unreadable"
 	reasonConfigInvalid    = "config_invalid"
 	reasonConfigUnsafe     = "config_unsafe"
+	reasonAsRoot           = "looked_as_root"
 )
 
 // toldProblems is how many of a configuration's problems a message names.
@@ -44,7 +46,9 @@ func checkConfigValid(_ context.Context, e *exam) finding {
 	}
 	e.config = x.Config
 	// What it cannot be opened for is a matter of OpenBao's checks.
-	e.way, e.wayErr = backend.Open(x.Config, backend.Options{})
+	if e.way, e.wayErr = backend.Open(x.Config, backend.Options{}); e.way != nil {
+		e.readKey = e.way.Transit.ReadKey
+	}
 	return finding{}
 }
 
@@ -92,15 +96,11 @@ func fileProblem(err error) (problem, next string) {
 // of them could not be read, and the config command has them as a list.
 func problems(all []config.Problem) finding {
 	if len(all) == 1 {
-		p := all[0]
-		next := p.Fix
-		p.Fix = ""
-		return failed(reasonConfigInvalid, p.String(), next)
+		return failed(reasonConfigInvalid, problemText(all[0]), all[0].Fix)
 	}
 	var told []string
 	for _, p := range all[:min(len(all), toldProblems)] {
-		p.Fix = ""
-		told = append(told, p.String())
+		told = append(told, problemText(p))
 	}
 	message := fmt.Sprintf("%d problems: %s", len(all), strings.Join(told, "; "))
 	if more := len(all) - len(told); more > 0 {
@@ -109,13 +109,43 @@ func problems(all []config.Problem) finding {
 	return failed(reasonConfigInvalid, message, "run 'bao-kms-provider config' with the same --config: it lists every problem and what to write")
 }
 
+// problemText is a problem without its fix. The name of a field that does not
+// exist could be anything, so it is not repeated in a report.
+func problemText(p config.Problem) string {
+	if p.Unknown {
+		return fmt.Sprintf("line %d: an unknown field", p.Line)
+	}
+	p.Fix = ""
+	return p.String()
+}
+
 // checkConfigPermissions judges the configuration file and not its content, and
 // the directories of all files that decide whom the provider trusts.
 func checkConfigPermissions(_ context.Context, e *exam) finding {
 	if f := e.configFile(); f.result != "" {
 		return f
 	}
-	return e.directories()
+	if f := e.directories(); f.result != "" {
+		return f
+	}
+	if e.config != nil && os.Geteuid() == 0 && e.servedByAnother() {
+		return warning(reasonAsRoot, "looked as root, who may read and write everything: whether the provider's user may is not judged", runAsProvider)
+	}
+	return finding{}
+}
+
+// servedByAnother reports whether the provider will most likely not run as root:
+// it has not left state in a directory of root's, and its sockets are for a group
+// that root would not need. A directory that is another user's already is told by
+// registry.state, a group that is not there by socket.path.
+func (e *exam) servedByAnother() bool {
+	var st unix.Stat_t
+	switch err := unix.Stat(filepath.Dir(e.config.State.Path), &st); {
+	case err == nil && st.Uid != 0, e.trace() != noState:
+		return false
+	}
+	gid, err := e.config.Server.SocketGroup.GID()
+	return err == nil && gid != 0
 }
 
 // configFile judges the configuration file.

@@ -30,16 +30,16 @@ var secrets = groupResource{resource: "secrets"}
 
 // checkEncryptionProvider judges whether the API server would use this node's
 // provider, and for what.
-func checkEncryptionProvider(_ context.Context, e *exam) finding {
+func checkEncryptionProvider(ctx context.Context, e *exam) finding {
 	if e.o.EncryptionConfig == "" {
 		return skipped(notAsked)
 	}
-	look := e.lookAtEncryption()
+	look := e.lookAtEncryption(ctx)
 	if look.file == nil {
 		return look.bad
 	}
 	j := judgement{
-		file: look.file, socket: e.config.Server.SocketPath,
+		file: look.file, more: look.more, socket: e.config.Server.SocketPath,
 		name: e.config.Transit.KeyIDScope.ProviderName, timeout: time.Duration(e.config.OpenBao.Timeout),
 	}
 	return j.provider()
@@ -48,6 +48,7 @@ func checkEncryptionProvider(_ context.Context, e *exam) finding {
 // judgement holds a file against a configuration.
 type judgement struct {
 	file         *encryptionFile
+	more         bool // documents follow it
 	socket, name string
 	timeout      time.Duration
 }
@@ -85,7 +86,41 @@ func (j judgement) provider() finding {
 	case len(found) == 0:
 		found = append(found, j.missing(entries))
 	}
-	return together(found)
+	// Of equals the first is told with its next step: the API server may not even
+	// start with the older entries.
+	return together(slices.Concat(j.olderEntries(entries), found, j.documents()))
+}
+
+// olderEntries judges entries of other plugins with the API server's older
+// protocol, which it no longer takes by itself.
+func (j judgement) olderEntries(entries []*kmsEntry) []finding {
+	var first *kmsEntry
+	n := 0
+	for _, k := range entries {
+		if k.apiVersion == defaultKMSVersion && !j.reaches(k) {
+			if n++; first == nil {
+				first = k
+			}
+		}
+	}
+	if first == nil {
+		return nil
+	}
+	message := first.at.String() + " has apiVersion v1"
+	if n > 1 {
+		message += fmt.Sprintf(", and so have %d more kms providers", n-1)
+	}
+	return []finding{warning(reasonKMSv1, message+" (the default where none is written): kube-apiserver refuses the whole file unless it runs with --feature-gates=KMSv1=true",
+		"make sure that every kube-apiserver has --feature-gates=KMSv1=true for as long as that entry is needed, or move what it encrypts to a kms provider with apiVersion v2 and remove it")}
+}
+
+// documents judges what follows the document that was read.
+func (j judgement) documents() []finding {
+	if !j.more {
+		return nil
+	}
+	return []finding{warning(reasonEncryptionMore, "the file holds more than one YAML document: kube-apiserver takes the first and ignores the rest, and so does this check",
+		"remove everything from the second --- on, or make sure that the first document is the right one")}
 }
 
 // endpoint judges the endpoint of one entry.
@@ -199,11 +234,11 @@ func together(found []finding) finding {
 }
 
 // checkEncryptionIdentity judges what may be in etcd unencrypted.
-func checkEncryptionIdentity(_ context.Context, e *exam) finding {
+func checkEncryptionIdentity(ctx context.Context, e *exam) finding {
 	if e.o.EncryptionConfig == "" {
 		return skipped(notAsked)
 	}
-	look := e.lookAtEncryption()
+	look := e.lookAtEncryption(ctx)
 	if look.file == nil {
 		return skippedFor(encryptionKMS)
 	}

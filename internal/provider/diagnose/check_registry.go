@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/baokms/baokms/internal/provider/command"
 	"github.com/baokms/baokms/internal/provider/registry"
 	"github.com/baokms/baokms/internal/provider/status"
 	"github.com/baokms/baokms/internal/provider/store"
@@ -27,6 +28,7 @@ const (
 	reasonReadOnly       = "state_directory_read_only"
 	reasonCheckpoint     = "checkpoint_conflict"
 	reasonRegistryBroken = "registry_invalid"
+	reasonLockFile       = "lock_file_unusable"
 )
 
 // againAfter is the pause before files that a running provider may be writing are
@@ -75,11 +77,22 @@ func checkState(ctx context.Context, e *exam) finding {
 	s := e.lookAtState(ctx)
 	switch {
 	case s.Registry != nil:
-		return e.adopt(s)
+		return lockedOut(e.adopt(s), s)
 	case s.err != nil && !noDirectory(s.err):
 		return stateFault(string(status.StateUnavailable), "the state file", s.err)
 	}
-	return e.firstStart(s.err)
+	return lockedOut(e.firstStart(s.err), s)
+}
+
+// lockedOut is a finding about the files, or, where it is no failure, one about
+// the lock file, for which the provider's next start refuses.
+func lockedOut(f finding, s *stateFiles) finding {
+	if s.LockErr == nil || f.result == command.Fail || f.result == command.Skip {
+		return f
+	}
+	f = stateFault(reasonLockFile, "the lock file", s.LockErr)
+	f.message += ": the provider's next start refuses it"
+	return f
 }
 
 // trace is what this node shows of having served.
@@ -195,9 +208,21 @@ func stateFault(reason, subject string, err error) finding {
 }
 
 // checkMetadata holds the registry against OpenBao, as each probe does.
-func checkMetadata(_ context.Context, e *exam) finding {
+func checkMetadata(ctx context.Context, e *exam) finding {
 	r := e.registry
-	if err := r.Validate(e.metadata, e.rules().RejectRollback); err != nil {
+	err := r.Validate(e.metadata, e.rules().RejectRollback)
+	if err != nil && !e.fresh {
+		// The key was read before the files. Where it was rotated and a running
+		// provider has seen that between the two, the older answer looks like a key
+		// that was rolled back, so the key is read once more before anything is said.
+		k, failedWith := e.readKey(ctx)
+		if failedWith != nil {
+			return e.readAgainFailed(failedWith)
+		}
+		e.take(k)
+		err = r.Validate(e.metadata, e.rules().RejectRollback)
+	}
+	if err != nil {
 		refused, is := errors.AsType[*registry.Rejection](err)
 		if !is {
 			return failed(reasonRegistryBroken, "OpenBao's metadata cannot be held against the registry", status.ReportDefect)
@@ -213,6 +238,14 @@ func checkMetadata(_ context.Context, e *exam) finding {
 		return passed(fmt.Sprintf("OpenBao's latest version is %d; this node knows up to %d and takes in the rest at its provider's next metadata probe", e.metadata.Latest, newest))
 	}
 	return finding{}
+}
+
+// readAgainFailed is metadata that does not fit the registry and could not be read
+// a second time, so that neither is certain.
+func (e *exam) readAgainFailed(err error) finding {
+	f := e.noKey(err)
+	f.message = "the registry does not fit what OpenBao said first, which may have been older; read again: " + f.message
+	return f
 }
 
 // orRetire is the other way out when OpenBao's minimum was raised past versions

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -68,7 +67,7 @@ func checkSocketKMS(ctx context.Context, e *exam) finding {
 }
 
 const (
-	noProvider   = "no provider is running: "
+	noProvider   = "no provider serves server.socketPath: none runs, or one is still starting; its log says which"
 	findListener = "see which process it is (ss -xlp), stop it, and start the provider"
 )
 
@@ -86,9 +85,9 @@ func (e *exam) notRunning(found finding) finding {
 			return skippedFor(registryState)
 		}
 	}
-	return failed(reasonNotRunning, "no provider serves server.socketPath: "+strings.TrimPrefix(found.message, noProvider),
-		"start it (systemctl start bao-kms-provider, or see why the static pod does not run: crictl ps -a); "+
-			"its log says why it ended: journalctl -u bao-kms-provider, or crictl logs")
+	return failed(reasonNotRunning, found.message,
+		"see its log (journalctl -u bao-kms-provider, or crictl logs): it says what it waits for, or why it ended; "+
+			"if none runs, start it (systemctl start bao-kms-provider, or see why the static pod does not run: crictl ps -a)")
 }
 
 // dial finds out whether anybody listens. Without a listener there is no provider
@@ -102,13 +101,13 @@ func dial(ctx context.Context, path string) (f finding, listens bool) {
 		conn.Close()
 		return finding{}, true
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
-		return skipped(noProvider + "there is nothing at server.socketPath"), false
+		return skipped(noProvider + " (there is nothing at that path)"), false
 	case errors.Is(err, unix.ECONNREFUSED):
-		return skipped(noProvider + "nobody listens at server.socketPath"), false
+		return skipped(noProvider + " (nobody listens there)"), false
 	case errors.Is(err, unix.EACCES):
 		return failed(reasonSocketDenied, thisUser()+" may not connect to server.socketPath", runAsProvider+", or as a member of server.socketGroup"), false
 	case errors.Is(err, unix.EAGAIN), ctx.Err() != nil:
-		return failed(reasonNoAnswer, "a process listens at server.socketPath and takes no connections", frozen), false
+		return failed(reasonNoAnswer, "a process listens at server.socketPath and takes no connections: no live provider was seen", frozen), false
 	}
 	return failed(reasonNoAnswer, "server.socketPath cannot be connected to", findListener), false
 }
@@ -135,7 +134,7 @@ func askStatus(ctx context.Context, path string) (*running, error) {
 func statusFault(err error) finding {
 	switch code := grpcstatus.Code(err); code {
 	case codes.DeadlineExceeded, codes.Canceled:
-		return failed(reasonNoAnswer, fmt.Sprintf("a process listens at server.socketPath and did not answer Status within %v", statusTimeout), frozen)
+		return failed(reasonNoAnswer, fmt.Sprintf("a process listens at server.socketPath and did not answer Status within %v: no live provider was seen", statusTimeout), frozen)
 	case codes.Unimplemented, codes.Unavailable:
 		return failed(reasonNotKMSv2, "what listens at server.socketPath does not speak KMS v2", findListener)
 	case codes.ResourceExhausted:

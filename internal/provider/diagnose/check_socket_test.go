@@ -20,11 +20,11 @@ func TestAStoppedProvider(t *testing.T) {
 		doctor     bool
 		want       want
 	}{
-		{"before the first start", nil, "", true, skip("no provider is running: there is nothing at server.socketPath")},
-		{"the API server is to use it", nil, "-", true, fails("provider_not_running", "no provider serves server.socketPath: there is nothing at", "systemctl start bao-kms-provider", "journalctl -u bao-kms-provider", "crictl")},
+		{"before the first start", nil, "", true, skip("no provider serves server.socketPath: none runs, or one is still starting; its log says which (there is nothing at that path)")},
+		{"the API server is to use it", nil, "-", true, fails("provider_not_running", "no provider serves server.socketPath: none runs, or one is still starting; its log says which (there is nothing", "systemctl start bao-kms-provider", "journalctl -u bao-kms-provider", "crictl")},
 		{"with state", []string{""}, "", true, fails("provider_not_running")},
 		{"with a checkpoint", []string{".checkpoint"}, "", true, fails("provider_not_running")},
-		{"rotation-plan", []string{""}, "", false, skip("no provider is running")},
+		{"rotation-plan", []string{""}, "", false, skip("none runs, or one is still starting")},
 	} {
 		e := stateExam(t, c.files...)
 		e.config.Server.SocketPath = filepath.Join(t.TempDir(), "kms.sock")

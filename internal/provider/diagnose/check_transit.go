@@ -24,13 +24,16 @@ func checkKey(ctx context.Context, e *exam) finding {
 	if e.lacks(toReadMetadata) {
 		return skippedFor(authPolicy)
 	}
-	k, err := e.way.Transit.ReadKey(ctx)
-	switch {
-	case fault.CauseOf(err) == fault.KeyMissing:
+	k, err := e.readKey(ctx)
+	if err != nil {
 		return e.noKey(err)
-	case err != nil:
-		return failure(err)
 	}
+	e.take(k)
+	return passed(fmt.Sprintf("its latest version is %d", k.Latest))
+}
+
+// take keeps what OpenBao says of the key.
+func (e *exam) take(k transit.Key) {
 	e.key = &k
 	e.metadata = registry.Metadata{
 		Latest:        k.Latest,
@@ -39,14 +42,14 @@ func checkKey(ctx context.Context, e *exam) finding {
 		MinEncryption: k.MinEncryption,
 		MinAvailable:  k.MinAvailable,
 	}
-	return passed(fmt.Sprintf("its latest version is %d", k.Latest))
 }
 
-// noKey is a key that is not there. Where something may have been encrypted with
-// it, nobody is told to make one.
+// noKey is a key that could not be read. Where it is not there and something may
+// have been encrypted with it, nobody is told to make one.
 func (e *exam) noKey(err error) finding {
 	f := failure(err)
 	switch {
+	case fault.CauseOf(err) != fault.KeyMissing:
 	case errors.Is(err, openbao.ErrNoMount):
 		f.nextStep += e.noMount()
 	case e.trace() != noState:

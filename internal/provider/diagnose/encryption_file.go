@@ -1,9 +1,9 @@
 package diagnose
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"strings"
@@ -121,6 +121,8 @@ func (f *encryptionFile) entries() []*kmsEntry {
 // encryptionLook is what reading the file gave: a file, or why there is none.
 type encryptionLook struct {
 	file *encryptionFile
+	// more: further documents follow the one that was read.
+	more bool
 	bad  finding
 }
 
@@ -128,6 +130,8 @@ const (
 	reasonEncryptionMissing    = "encryption_config_missing"
 	reasonEncryptionUnreadable = "encryption_config_unreadable"
 	reasonEncryptionInvalid    = "encryption_config_invalid"
+	reasonEncryptionNotJudged  = "encryption_config_not_judged"
+	reasonEncryptionMore       = "encryption_config_documents"
 )
 
 // fromStandardInput stands for a file that only root may open, which the shell
@@ -138,16 +142,23 @@ const fromStandardInput = "-"
 const encryptionLimit = 1 << 20
 
 // lookAtEncryption reads the file once for both checks.
-func (e *exam) lookAtEncryption() *encryptionLook {
+func (e *exam) lookAtEncryption(ctx context.Context) *encryptionLook {
 	if e.encryption == nil {
-		e.encryption = lookAt(e.o.EncryptionConfig)
+		e.encryption = lookAt(ctx, e.o.EncryptionConfig)
 	}
 	return e.encryption
 }
 
-func lookAt(path string) *encryptionLook {
-	data, err := readBounded(path)
+func lookAt(ctx context.Context, path string) *encryptionLook {
+	data, err := readBounded(ctx, path)
+	silent, isSilent := errors.AsType[inputError](err)
 	switch {
+	case isSilent:
+		return &encryptionLook{bad: failed(reasonEncryptionUnreadable, "the EncryptionConfiguration was not read: "+string(silent),
+			"hand the file over on standard input, for example: bao-kms-provider doctor --encryption-config - < FILE")}
+	case errors.Is(err, errNotRegular):
+		return &encryptionLook{bad: failed(reasonEncryptionUnreadable, "the EncryptionConfiguration cannot be read: what --encryption-config names is not a regular file",
+			"give the path that kube-apiserver has in --encryption-provider-config, or - for standard input")}
 	case errors.Is(err, fs.ErrNotExist):
 		return &encryptionLook{bad: failed(reasonEncryptionMissing, "there is no file at the path given with --encryption-config",
 			"give the path that kube-apiserver has in --encryption-provider-config")}
@@ -155,30 +166,25 @@ func lookAt(path string) *encryptionLook {
 		return &encryptionLook{bad: failed(reasonEncryptionUnreadable, "the EncryptionConfiguration cannot be read by "+userName(os.Geteuid()),
 			"let root's shell open it: runuser -u openbao-kms -- bao-kms-provider doctor --encryption-config - < FILE")}
 	case err != nil:
-		return &encryptionLook{bad: failed(reasonEncryptionUnreadable, "the EncryptionConfiguration cannot be read: it is not a regular file, or its file system fails",
+		return &encryptionLook{bad: failed(reasonEncryptionUnreadable, "the EncryptionConfiguration cannot be read: its file system fails",
 			"give the path that kube-apiserver has in --encryption-provider-config")}
 	case len(data) > encryptionLimit:
 		return &encryptionLook{bad: failed(reasonEncryptionUnreadable, fmt.Sprintf("the EncryptionConfiguration is larger than %d bytes", encryptionLimit),
 			"check that it is the right file")}
 	}
-	file, problems := readEncryption(data)
-	if len(problems) > 0 {
-		return &encryptionLook{bad: encryptionProblems(problems)}
-	}
-	return &encryptionLook{file: file}
+	return judgedDocument(data)
 }
 
-// readBounded reads a byte more than the limit at most.
-func readBounded(path string) ([]byte, error) {
-	f := os.Stdin
-	if path != fromStandardInput {
-		var err error
-		if f, err = os.Open(path); err != nil {
-			return nil, err
-		}
-		defer f.Close()
+// judgedDocument is what there is to say of a file's content.
+func judgedDocument(data []byte) *encryptionLook {
+	d := readEncryption(data)
+	switch {
+	case len(d.problems) > 0:
+		return &encryptionLook{bad: encryptionProblems(d.problems)}
+	case d.unjudged != nil:
+		return &encryptionLook{bad: warning(reasonEncryptionNotJudged, "the file cannot be judged here: "+d.unjudged.String(), d.unjudged.fix)}
 	}
-	return io.ReadAll(io.LimitReader(f, encryptionLimit+1))
+	return &encryptionLook{file: d.file, more: d.more}
 }
 
 // encryptionProblem is something that the API server would refuse the file for,

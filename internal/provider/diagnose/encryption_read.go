@@ -1,12 +1,8 @@
 package diagnose
 
 import (
-	"bytes"
 	"encoding/base64"
-	"errors"
 	"fmt"
-	"io"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,47 +26,8 @@ type encryptionReader struct {
 	problems []encryptionProblem
 }
 
-// readEncryption reads an EncryptionConfiguration. The file is of use only
-// without problems.
-func readEncryption(data []byte) (*encryptionFile, []encryptionProblem) {
-	var r encryptionReader
-	root := r.document(data)
-	if root == nil {
-		return nil, r.problems
-	}
-	f := r.file(root)
-	if len(r.problems) == 0 {
-		r.rules(f)
-	}
-	return f, r.problems
-}
-
 func (r *encryptionReader) add(at place, text, fix string) {
 	r.problems = append(r.problems, encryptionProblem{at, text, fix})
-}
-
-var yamlLine = regexp.MustCompile(`line (\d+)`)
-
-// document returns the root of the only document, nil when there is none.
-func (r *encryptionReader) document(data []byte) *yaml.Node {
-	whole := place{field: "the file"}
-	dec := yaml.NewDecoder(bytes.NewReader(data))
-	var doc yaml.Node
-	if err := dec.Decode(&doc); errors.Is(err, io.EOF) {
-		r.add(whole, "is empty", "give the path that kube-apiserver has in --encryption-provider-config")
-		return nil
-	} else if err != nil {
-		if m := yamlLine.FindStringSubmatch(err.Error()); m != nil {
-			whole.line, _ = strconv.Atoi(m[1])
-		}
-		r.add(whole, "is not valid YAML", "correct it near this line: indentation, quotes and colons")
-		return nil
-	}
-	if err := dec.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
-		r.add(whole, "holds more than one YAML document", "remove everything from the second --- on")
-		return nil
-	}
-	return doc.Content[0]
 }
 
 func (r *encryptionReader) file(root *yaml.Node) *encryptionFile {
@@ -79,7 +36,7 @@ func (r *encryptionReader) file(root *yaml.Node) *encryptionFile {
 	if fields == nil {
 		return nil
 	}
-	for _, want := range []struct{ field, value string }{{"apiVersion", encryptionAPIVersion}, {"kind", encryptionKind}} {
+	for _, want := range r.header(fields) {
 		n, given := fields[want.field]
 		if !given {
 			r.add(place{want.field, 0}, "is missing", "write "+want.field+": "+want.value+" at the top")
@@ -92,6 +49,21 @@ func (r *encryptionReader) file(root *yaml.Node) *encryptionFile {
 		f.groups = append(f.groups, r.group(n, fmt.Sprintf("resources[%d]", i)))
 	}
 	return f
+}
+
+// headerField is a field at the top with the value that it must have.
+type headerField struct{ field, value string }
+
+// header is what must be at the top: as the manual has it, or the older form that
+// the API server still takes.
+func (r *encryptionReader) header(fields map[string]*yaml.Node) []headerField {
+	older := []headerField{{"apiVersion", "v1"}, {"kind", "EncryptionConfig"}}
+	for _, f := range older {
+		if n := fields[f.field]; n == nil || n.Kind != yaml.ScalarNode || n.Value != f.value {
+			return []headerField{{"apiVersion", encryptionAPIVersion}, {"kind", encryptionKind}}
+		}
+	}
+	return older
 }
 
 func (r *encryptionReader) group(n *yaml.Node, path string) encryptionGroup {
@@ -227,7 +199,7 @@ func (r *encryptionReader) keys(n *yaml.Node, kind, path string) {
 // is none.
 func (r *encryptionReader) mapping(n *yaml.Node, at place, path string, known ...string) map[string]*yaml.Node {
 	if n.Kind != yaml.MappingNode {
-		r.wrongKind(n, at, "is not a group of fields", "write its fields below it, indented")
+		r.add(at, "is not a group of fields", "write its fields below it, indented")
 		return nil
 	}
 	fields, seen := map[string]*yaml.Node{}, map[string]bool{}
@@ -274,7 +246,7 @@ func (r *encryptionReader) list(n *yaml.Node, at place, fix string) []*yaml.Node
 		r.add(at, "is missing", fix)
 		return nil
 	case n.Kind != yaml.SequenceNode:
-		r.wrongKind(n, place{at.field, n.Line}, "is not a list", "begin each element with a dash")
+		r.add(place{at.field, n.Line}, "is not a list", "begin each element with a dash")
 		return nil
 	case len(n.Content) == 0:
 		r.add(place{at.field, n.Line}, "is empty", fix)
@@ -294,21 +266,15 @@ func (r *encryptionReader) optional(n *yaml.Node, at place) (string, bool) {
 // such to the API server.
 func (r *encryptionReader) text(n *yaml.Node, at place) (string, bool) {
 	if n.Kind != yaml.ScalarNode {
-		r.wrongKind(n, at, "is not one value", "write one value on the same line")
+		r.add(at, "is not one value", "write one value on the same line")
 		return "", false
 	}
 	plain := n.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) == 0
 	word := slices.Contains([]string{"y", "yes", "n", "no", "on", "off"}, strings.ToLower(n.Value))
-	if n.ShortTag() != "!!str" || plain && word {
+	// A plain text that looks like a date is text to the API server.
+	if tag := n.ShortTag(); tag != "!!str" && tag != "!!timestamp" || plain && word {
 		r.add(at, "is not text", "put it in double quotes")
 		return "", false
 	}
 	return n.Value, true
-}
-
-func (r *encryptionReader) wrongKind(n *yaml.Node, at place, text, fix string) {
-	if n.Kind == yaml.AliasNode {
-		text, fix = "is a YAML alias, which cannot be judged here", "write the value itself"
-	}
-	r.add(at, text, fix)
 }

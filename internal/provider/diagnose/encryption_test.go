@@ -1,10 +1,16 @@
 package diagnose
 
 import (
+	"context"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/baokms/baokms/internal/provider/command"
 	"github.com/baokms/baokms/internal/provider/config"
@@ -152,6 +158,19 @@ var encryptionCases = []struct {
 	{"the name in capitals", encryption(group("secrets", kms("name: OpenBao-KMS-workload-a"))), fails("name_differs", "upper and lower case"), good},
 	{"the name with underscores", encryption(group("secrets", kms("name: openbao_kms_workload_a"))), fails("name_differs", "hyphens"), good},
 	{"the name with white space", encryption(group("secrets", kms("name: '"+testName+" '"))), fails("name_differs", "white space around it"), good},
+	{"a name like a date", encryption(group("secrets", kms("name: 2026-11-30"))), warn("name_differs", "is not providerName"), good},
+	{"the older form", "apiVersion: v1\nkind: EncryptionConfig\nresources:\n" + group("secrets", ours), good, good},
+	{"an end of the document", encryption(group("secrets", ours)) + "---\n", good, good},
+	{"empty documents", encryption(group("secrets", ours)) + "---\n# nothing\n---\n...\n", good, good},
+	{"two documents", encryption(group("secrets", ours)) + "---\n" + encryption(group("secrets", plain)), warn("encryption_config_documents", "takes the first and ignores the rest", "second ---"), good},
+	{"a second document that is no YAML", encryption(group("secrets", ours)) + "---\na: [\n", warn("encryption_config_documents"), good},
+	{"two documents, the first of them wrong", encryption(group("secrets", keyOfFile)) + "---\n" + encryption(group("secrets", ours)), fails("provider_missing", "also: the file holds more than one YAML document"), skip("encryptionconfig.provider")},
+	{"another plugin's v1", encryption(group("secrets", ours, "kms: {name: old, endpoint: 'unix:///run/elsewhere/plugin.sock'}")),
+		warn("kms_v1", "line 7, resources[0].providers[1].kms has apiVersion v1", "refuses the whole file unless it runs with --feature-gates=KMSv1=true", "every kube-apiserver"), good},
+	{"another plugin's v1 in front", encryption(group("secrets", "kms: {name: old, endpoint: 'unix:///run/elsewhere/plugin.sock'}", ours)),
+		warn("kms_v1", "line 6", "--feature-gates=KMSv1=true", "also: another provider comes before this one"), good},
+	{"two v1 of other plugins", encryption(group("secrets", ours, "kms: {name: old, endpoint: 'unix:///run/elsewhere/plugin.sock'}"), group("configmaps", "kms: {apiVersion: v1, name: older, endpoint: 'unix:///run/elsewhere/plugin.sock'}")),
+		warn("kms_v1", "and so have 1 more kms providers"), good},
 	{"two names, one of them right", encryption(group("secrets", kms("name: old"), kms("name: "+testName))), good, good},
 
 	{"a short timeout", encryption(group("secrets", kms("timeout: 1s"))), warn("timeout_short", "1s is not longer than openbao.timeout, 2s"), good},
@@ -184,7 +203,9 @@ var refusedCases = []struct{ name, document, problem string }{
 	{"no YAML", "resources: [\n", "is not valid YAML"},
 	{"a tab", "kind: x\n\tresources: y\n", "is not valid YAML"},
 	{"a text", "secret\n", "line 1: the file is not a group of fields"},
-	{"two documents", encryption(group("secrets", ours)) + "---\n" + encryption(group("secrets", ours)), "more than one YAML document"},
+	{"an empty first document", "---\n---\n" + encryption(group("secrets", ours)), "line 2: the file is not a group of fields"},
+	{"the older version with the newer kind", "apiVersion: v1\nkind: EncryptionConfiguration\nresources:\n" + group("secrets", ours), "line 1: apiVersion is not apiserver.config.k8s.io/v1"},
+	{"the older kind with the newer version", "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfig\nresources:\n" + group("secrets", ours), "line 2: kind is not EncryptionConfiguration"},
 	{"no version", strings.Replace(encryption(group("secrets", ours)), "apiVersion: apiserver.config.k8s.io/v1\n", "", 1), "apiVersion is missing"},
 	{"an old version", strings.Replace(encryption(group("secrets", ours)), "apiserver.config.k8s.io/v1", "v1", 1), "apiVersion is not apiserver.config.k8s.io/v1"},
 	{"another kind", strings.Replace(encryption(group("secrets", ours)), "EncryptionConfiguration", "EncryptionConfig", 1), "line 2: kind is not EncryptionConfiguration"},
@@ -232,7 +253,26 @@ var refusedCases = []struct{ name, document, problem string }{
 	{"a key without a name", encryption(group("secrets", "aescbc: {keys: [{secret: MDEyMzQ1Njc4OWFiY2RlZg==}]}")), "keys[0].name is missing"},
 	{"a key of a wrong length", encryption(group("secrets", "aescbc: {keys: [{name: k, secret: "+testSecret+"}]}")), "is not a key of the length"},
 	{"a key that is not base64", encryption(group("secrets", "secretbox: {keys: [{name: k, secret: '!'}]}")), "is not a key of the length"},
-	{"an alias", encryption(group("secrets", "&a {identity: {}}", "*a")), "is a YAML alias"},
+	{"an alias to nothing", encryption(group("secrets", "*a")), "is not valid YAML"},
+}
+
+// What the API server may well take and this reader does not follow is no failure.
+var unjudgedCases = []struct{ name, document, problem string }{
+	{"an alias", encryption(group("secrets", "&a {identity: {}}", "*a")), "line 7: the file uses a YAML alias"},
+	{"an alias for a text", encryption(group("&s secrets", ours), group("*s", others)), "uses a YAML alias"},
+	{"a merge key", encryption(group("secrets", "kms: &k {apiVersion: v2, name: a, endpoint: 'unix:///a'}", "kms: {<<: *k, name: b}")), "line 7: the file uses a YAML merge key"},
+	{"a tag", encryption(group("secrets", kms("name: !!binary "+testSecret))), "uses a YAML tag"},
+	{"beside something else", encryption(group("Secrets", "&a {identity: {}}", "*a")), "uses a YAML alias"},
+}
+
+func TestUnjudgedEncryptionConfigurations(t *testing.T) {
+	for _, c := range unjudgedCases {
+		t.Run(c.name, func(t *testing.T) {
+			e := encryptionExam(t, c.document)
+			warn("encryption_config_not_judged", "the file cannot be judged here", c.problem).hold(t, encryptionKMS, checkEncryptionProvider(t.Context(), e))
+			skip(encryptionKMS).hold(t, encryptionPlain, checkEncryptionIdentity(t.Context(), e))
+		})
+	}
 }
 
 func TestRefusedEncryptionConfigurations(t *testing.T) {
@@ -260,6 +300,8 @@ func TestEncryptionFilesThatCannotBeRead(t *testing.T) {
 		{"not asked for", "", skip("give --encryption-config")},
 		{"missing", filepath.Join(t.TempDir(), "missing"), fails("encryption_config_missing", "--encryption-provider-config")},
 		{"a directory", t.TempDir(), fails("encryption_config_unreadable", "not a regular file")},
+		{"a FIFO", fifo(t), fails("encryption_config_unreadable", "not a regular file", "- for standard input")},
+		{"a device", os.DevNull, fails("encryption_config_unreadable", "not a regular file")},
 		{"too large", filepath.Join(t.TempDir(), "large"), fails("encryption_config_unreadable", "larger than")},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -275,6 +317,59 @@ func TestEncryptionFilesThatCannotBeRead(t *testing.T) {
 			skip().hold(t, encryptionPlain, f)
 		})
 	}
+}
+
+// fifo is one that nobody writes to: opening it would wait for a writer.
+func fifo(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "fifo")
+	if err := unix.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestSilentInput: nobody waits for ever for what does not come, and the command
+// can be ended meanwhile.
+func TestSilentInput(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in, out := io.Pipe()
+		began := time.Now()
+		_, err := readInput(t.Context(), in, inputTimeout)
+		if want := "nothing came on standard input within 30s, or not to its end"; err == nil || err.Error() != want || time.Since(began) != inputTimeout {
+			t.Errorf("%v after %v, want %q", err, time.Since(began), want)
+		}
+		_ = out.Close() // its reader ends
+	})
+	synctest.Test(t, func(t *testing.T) {
+		in, out := io.Pipe()
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			_, _ = io.WriteString(out, "kind: x\n")
+			synctest.Wait()
+			cancel()
+		}()
+		began := time.Now()
+		_, err := readInput(ctx, in, inputTimeout)
+		if want := "the command was interrupted while it waited for standard input"; err == nil || err.Error() != want || time.Since(began) != 0 {
+			t.Errorf("%v after %v, want %q", err, time.Since(began), want)
+		}
+		_ = out.Close()
+	})
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdin := os.Stdin
+	os.Stdin = r
+	defer func() { os.Stdin = stdin }()
+	defer w.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	e := encryptionExam(t, "")
+	e.o.EncryptionConfig = "-"
+	fails("encryption_config_unreadable", "was not read: the command was interrupted", "--encryption-config - < FILE").hold(t, encryptionKMS, checkEncryptionProvider(ctx, e))
+	skip(encryptionKMS).hold(t, encryptionPlain, checkEncryptionIdentity(ctx, e))
 }
 
 // Root's shell hands over what only root may open.
@@ -313,13 +408,14 @@ func FuzzEncryptionConfig(f *testing.F) {
 	for _, c := range refusedCases {
 		f.Add([]byte(c.document))
 	}
+	for _, c := range unjudgedCases {
+		f.Add([]byte(c.document))
+	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		file, problems := readEncryption(data)
-		look := &encryptionLook{file: file}
-		if len(problems) > 0 {
-			look = &encryptionLook{bad: encryptionProblems(problems)}
-		} else if file == nil || len(file.groups) == 0 {
-			t.Fatal("neither a file nor a problem")
+		look := judgedDocument(data)
+		file := look.file
+		if (file == nil) != (look.bad.result != "") || file != nil && len(file.groups) == 0 {
+			t.Fatalf("neither a file nor a problem, or both: %+v", look)
 		}
 		e := newExam(Options{EncryptionConfig: "x"})
 		e.config, e.encryption = config.Default(), look

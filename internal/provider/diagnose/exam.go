@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"context"
 	"time"
 
 	"github.com/baokms/baokms/internal/provider/backend"
@@ -44,9 +45,11 @@ type exam struct {
 	// lacking are the purposes that the token's policy does not allow: auth.policy.
 	lacking []string
 
-	key            *transit.Key      // transit.key
-	metadata       registry.Metadata // transit.key: the same as the registry takes it
-	upsertDisabled *bool             // transit.upsert
+	key      *transit.Key      // transit.key
+	metadata registry.Metadata // transit.key: the same as the registry takes it
+	// readKey reads the key's metadata: config.valid sets it beside way.
+	readKey        func(context.Context) (transit.Key, error)
+	upsertDisabled *bool // transit.upsert
 
 	// mustServe: a node that has state, or whose API server is told to use the
 	// provider, needs one that runs. Doctor sets it.

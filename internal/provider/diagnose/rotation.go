@@ -37,7 +37,7 @@ func (e *exam) rotationReport(ctx context.Context, checks []command.Check) *comm
 	o := e.outlook(ctx, checks)
 	r.Rotation = e.rotationSection(o)
 	if o.life == stopped && e.compared() && (e.fresh || o.course.candidate != nil) {
-		r.Next = append(r.Next, command.Step{Text: "Start the provider: nothing of what is ahead happens until it runs"})
+		r.Next = append(r.Next, command.Step{Text: "Start the provider, unless its log says that it is starting: nothing of what is ahead happens until it runs"})
 	}
 	return r
 }

@@ -120,7 +120,7 @@ func (e *exam) afterObstacles() []command.Event {
 func waiting(l life) []command.Event {
 	switch l {
 	case stopped:
-		return []command.Event{{What: "what follows waits for a provider: none serves server.socketPath", When: "until it is started"}}
+		return []command.Event{{What: "what follows waits for a provider: none serves server.socketPath, so none runs or one is still starting", When: "until one runs"}}
 	case unclear:
 		return []command.Event{{What: "what follows needs a running provider, and whether one runs is not known", When: "until " + socketKMS + " passes"}}
 	}
@@ -190,18 +190,29 @@ func (e *exam) stableWhen(o outlook) string {
 	switch {
 	case len(o.course.taken.Accepted) == 0 && left == 1:
 		return e.nextProbe(o)
+	case len(o.course.taken.Accepted) == 0 && o.life == stopped:
+		return fmt.Sprintf("with the last of %d good metadata probes, %s, the first at the provider's start", left, e.apart(o))
 	case len(o.course.taken.Accepted) == 0:
-		return fmt.Sprintf("with the last of %d good metadata probes, %s apart, the first within %s", left, e.config.Status.ProbeInterval, e.config.Status.ProbeInterval)
+		return fmt.Sprintf("with the last of %d good metadata probes, %s, the first within %s", left, e.apart(o), e.config.Status.ProbeInterval)
 	case left == 1:
 		return withThat
 	}
-	return fmt.Sprintf("%s later, %s apart", count(left-1, "good metadata probe"), e.config.Status.ProbeInterval)
+	return fmt.Sprintf("%s later, %s", count(left-1, "good metadata probe"), e.apart(o))
+}
+
+// apart is how far metadata probes are from each other. A start that is not yet
+// well probes again at every bootstrap.retryInterval, and each of those counts.
+func (e *exam) apart(o outlook) string {
+	if o.life != alive {
+		return "at most " + e.config.Status.ProbeInterval.String() + " apart"
+	}
+	return e.config.Status.ProbeInterval.String() + " apart"
 }
 
 // promotionWhen tells the moment of the promotion as well as it is known.
 func (e *exam) promotionWhen(o outlook) string {
 	delay, interval := e.config.Rotation.ActivationDelay, e.config.Status.ProbeInterval
-	earliest, latest := e.promotionBounds(o.course.observations)
+	earliest, latest := e.promotionBounds(o)
 	end := o.countdown.end
 	switch {
 	case o.life == stopped && o.course.observations == 0:
@@ -221,17 +232,22 @@ func (e *exam) promotionWhen(o outlook) string {
 }
 
 // promotionBounds are how long the promotion takes from now on while a provider
-// runs and needs so many further observations. Probes are at least an interval
-// apart, and the next one may come at once, so the promotion is never earlier
-// than told; it is later when a probe takes long or fails. With none needed the
-// delay may have ended, or not begun.
-func (e *exam) promotionBounds(observations int) (earliest, latest config.Duration) {
-	interval, delay := e.config.Status.ProbeInterval, e.config.Rotation.ActivationDelay
-	if observations == 0 {
+// runs, or from its start. A running one's probes are at least an interval apart,
+// and the next one may come at once, so the promotion is never earlier than told;
+// it is later when a probe takes long or fails. With no further observation needed
+// the delay may have ended, or not begun. One that starts may probe far more
+// often, so that only the delay is sure.
+func (e *exam) promotionBounds(o outlook) (earliest, latest config.Duration) {
+	interval, delay, left := e.config.Status.ProbeInterval, e.config.Rotation.ActivationDelay, o.course.observations
+	if left == 0 {
 		return 0, delay + 2*interval
 	}
-	earliest = config.Duration(observations-1)*interval + delay
-	return earliest, earliest + 2*interval
+	earliest = config.Duration(left-1)*interval + delay
+	latest = earliest + 2*interval
+	if o.life != alive {
+		earliest = delay
+	}
+	return earliest, latest
 }
 
 // afterwards is what is left for people once the registry is as given.

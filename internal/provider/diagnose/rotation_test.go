@@ -39,11 +39,13 @@ var plans = map[string]struct {
 	"encryption-blocked": {func(s *story) { s.rotate(2).probe(1).minimums(1, 2) }, []string{registryMetadata}, "pending", []string{
 		"Encrypt is refused", "min_encryption_version 2 forbids the active version 1", "now, until version 2 is active", "version 2 becomes active"}},
 	"stopped": {func(s *story) { s.rotate(2).running = nil }, nil, "active", []string{
-		"waits for a provider", "version 2 is seen", "at the provider's start", "at the earliest 3m after the provider's start"}},
+		"waits for a provider", "version 2 is seen", "at the provider's start", "2 good metadata probes later, at most 30s apart", "at the earliest 2m after the provider's start"}},
+	"stopped-pending": {func(s *story) { s.rotate(2).probe(1).running = nil }, nil, "pending", []string{
+		"with the last of 2 good metadata probes, at most 30s apart, the first at the provider's start", "at the earliest 2m after the provider's start"}},
 	"stopped-stable": {func(s *story) { s.rotate(2).probe(3).running = nil }, nil, "pending", []string{
 		"at the earliest 2m after the provider's start: the delay begins again in full"}},
 	"unclear": {func(s *story) { s.rotate(2).running = nil }, []string{socketKMS}, "active", []string{
-		"whether one runs is not known", "until socket.kms passes"}},
+		"whether one runs is not known", "until socket.kms passes", "at most 30s apart", "at the earliest 2m from now"}},
 	"blocked": {func(s *story) { s.rotate(2).probe(3).promote().rotate(3).minimums(2, 0) }, []string{registryMetadata}, "active", []string{
 		"nothing is observed or promoted: Transit version 1: min_decryption_version 2", "until registry.metadata passes", "version 3 goes on", "after that"}},
 	"rolled-back": {func(s *story) { s.rotate(2).probe(1).rotate(1) }, []string{registryMetadata}, "pending", []string{
@@ -111,7 +113,7 @@ func TestThePromotionComesWithinItsBounds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		earliest, latest := s.promotionBounds(c.observations)
+		earliest, latest := s.promotionBounds(outlook{life: alive, course: c})
 		at := promotedAfter(t, s, interval, delay, time.Duration(random.Int64N(int64(interval)+1)))
 		if at < time.Duration(earliest) || at > time.Duration(latest) {
 			t.Fatalf("promoted after %v, told were %v to %v (%d of %d observations, every %v, delay %v)", at, earliest, latest, seen, required, interval, delay)

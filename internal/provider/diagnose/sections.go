@@ -7,6 +7,7 @@ import (
 
 	"github.com/baokms/baokms/internal/provider/command"
 	"github.com/baokms/baokms/internal/provider/registry"
+	"github.com/baokms/baokms/internal/provider/transit"
 )
 
 // compared reports whether OpenBao's metadata was read, so that local state can
@@ -76,7 +77,7 @@ func (e *exam) transitSection() *command.Transit {
 	}
 	k := e.key
 	told := &command.Transit{
-		Type:                 k.Type,
+		Type:                 keyType(k),
 		LatestVersion:        k.Latest,
 		MinDecryptionVersion: k.MinDecryption,
 		MinEncryptionVersion: k.MinEncryption,
@@ -91,6 +92,17 @@ func (e *exam) transitSection() *command.Transit {
 		})
 	}
 	return told
+}
+
+// keyType is the key's type in the words of the profile, which repeats no other
+// than the known ones.
+func keyType(k *transit.Key) string {
+	for _, v := range k.CheckProfile() {
+		if v.Field == "type" {
+			return v.Got
+		}
+	}
+	return k.Type
 }
 
 // reasonNotCompared is the code of metadata that could not be read (design:

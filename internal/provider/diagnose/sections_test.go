@@ -68,6 +68,17 @@ func TestSideBySide(t *testing.T) {
 	}
 }
 
+// What OpenBao calls a type is repeated only where it is a known one.
+func TestTheKeysTypeIsAKnownOne(t *testing.T) {
+	for got, want := range map[string]string{"aes256-gcm96": "aes256-gcm96", "ed25519": "ed25519", "canary-type": "another type", "": "another type"} {
+		s := newStory(t)
+		s.key.Type = got
+		if told := s.sideBySide(checked(keyChecks)).Transit.Type; told != want {
+			t.Errorf("the type %q is told as %q, want %q", got, told, want)
+		}
+	}
+}
+
 // A registry that only a first start would make is not told as if it were there.
 func TestAFreshNodeHasNoRegistry(t *testing.T) {
 	s := newStory(t)

@@ -36,10 +36,15 @@ func (e *exam) verificationReport(ctx context.Context, checks []command.Check) *
 // judged turns a check that was skipped into a warning, unless another one that
 // failed says why.
 func (e *exam) judged(checks []command.Check) []command.Check {
+	checks = slices.Clone(checks)
 	if command.Worst(checks) == command.Fail {
+		for i, c := range checks {
+			if c.ID == statusConsistency && c.Result == command.Skip && e.running == nil {
+				checks[i].Message = "no live provider was seen, so which key_id this node gives out is not known"
+			}
+		}
 		return checks
 	}
-	checks = slices.Clone(checks)
 	for i, c := range checks {
 		if c.Result != command.Skip {
 			continue

@@ -72,6 +72,8 @@ func TestWhatWasNotJudgedIsNoPass(t *testing.T) {
 	checks[1].Result = command.Fail
 	if r := s.verificationReport(t.Context(), checks); r.Checks[i].Result != command.Skip {
 		t.Errorf("%s is %+v", statusConsistency, r.Checks[i])
+	} else if want := "no live provider was seen, so which key_id this node gives out is not known"; r.Checks[i].Message != want {
+		t.Errorf("beside a failure %s says %q, want %q", statusConsistency, r.Checks[i].Message, want)
 	}
 }
 

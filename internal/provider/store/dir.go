@@ -111,12 +111,16 @@ func (f osFile) Stat() (fileInfo, error) {
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 		return fileInfo{}, err
 	}
+	return infoOf(&st), nil
+}
+
+func infoOf(st *unix.Stat_t) fileInfo {
 	return fileInfo{
 		regular: st.Mode&unix.S_IFMT == unix.S_IFREG,
 		owner:   int(st.Uid),
 		mode:    fs.FileMode(st.Mode & 0o7777),
 		size:    st.Size,
-	}, nil
+	}
 }
 
 // cause names a system error without the path that a PathError repeats.

@@ -29,6 +29,10 @@ type Inspection struct {
 	// CheckpointErr is what is wrong with the checkpoint by itself, nil when it can
 	// be read or does not exist.
 	CheckpointErr error
+	// LockErr is why the next start could not use the lock file: an *Error about its
+	// kind, owner or mode. It is nil for one that is not there, whoever holds it,
+	// and where the directory is of no use. No other field depends on it.
+	LockErr error
 }
 
 // Exists reports whether there is a state file or a checkpoint at all, whatever
@@ -61,14 +65,20 @@ func Inspect(path string) (Inspection, error) {
 	}
 	defer d.Close()
 	s := &Store{path: path, name: filepath.Base(path)}
-	return s.inspect(d)
+	found, err := s.inspect(d)
+	found.LockErr = lookAtLock(d, path+lockSuffix, s.name+lockSuffix)
+	return found, err
 }
 
-func inspected(path string) (directory, error) {
+func inspected(path string) (*osDirectory, error) {
 	if err := checkPath(path); err != nil {
 		return nil, err
 	}
-	return openDirectory(filepath.Dir(path))
+	d, err := openDirectory(filepath.Dir(path))
+	if err != nil {
+		return nil, err
+	}
+	return d.(*osDirectory), nil
 }
 
 // inspect takes the state and the checkpoint of one moment. A save replaces the

@@ -159,6 +159,35 @@ func TestInspectChangesNothing(t *testing.T) {
 	}
 }
 
+// TestInspectTellsNothingOfAGoodLock: one that is not there, one that a run left,
+// one that is held.
+func TestInspectTellsNothingOfAGoodLock(t *testing.T) {
+	own := lineage(2, ownClock)
+	path := statePath(t)
+	putRegistry(t, path, own[2])
+	look := func(what string) {
+		t.Helper()
+		if found, err := Inspect(path); err != nil || found.LockErr != nil {
+			t.Errorf("%s: %v, %v", what, err, found.LockErr)
+		}
+	}
+	look("no lock file")
+	s := mustOpen(t, path)
+	look("held")
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	look("left")
+	if err := os.Chmod(path+lockSuffix, 0o640); err != nil {
+		t.Fatal(err)
+	}
+	found, err := Inspect(path)
+	if e, ok := errors.AsType[*Error](found.LockErr); err != nil || !ok || *e != (Error{path + lockSuffix, "the lock file has mode 0640", "run chmod 0600 on it", nil}) {
+		t.Errorf("a lock that others can take: %v, %v", err, found.LockErr)
+	}
+	wantRegistry(t, found.Registry, own[2])
+}
+
 // TestInspectReadOnlyFileSystem: where nothing can be written, and no lock taken.
 func TestInspectReadOnlyFileSystem(t *testing.T) {
 	dir, ok := smallFileSystem(t)

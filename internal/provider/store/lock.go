@@ -73,9 +73,33 @@ func isNamed(f *os.File, dirfd int, name string) bool {
 
 func checkLockFile(f *os.File, path string) error {
 	info, err := osFile{f}.Stat()
-	switch {
+	if err != nil {
+		return &Error{path, "the lock file cannot be examined", "", err}
+	}
+	return judgeLock(info, path)
+}
+
+// lookAtLock judges the lock file, if there is one, without opening it.
+func lookAtLock(dir *osDirectory, path, name string) error {
+	var st unix.Stat_t
+	switch err := unix.Fstatat(dir.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW); {
+	case errors.Is(err, unix.ENOENT):
+		return nil
 	case err != nil:
 		return &Error{path, "the lock file cannot be examined", "", err}
+	}
+	info := infoOf(&st)
+	if err := judgeLock(info, path); err != nil {
+		return err
+	}
+	if os.Geteuid() != 0 && info.mode != 0o600 { // root opens it all the same
+		return &Error{path, fmt.Sprintf("the lock file has mode %04o", info.mode), "run chmod 0600 on it", nil}
+	}
+	return nil
+}
+
+func judgeLock(info fileInfo, path string) error {
+	switch {
 	case !info.regular:
 		return &Error{path, "the lock file is not a regular file", "remove it while no provider runs", nil}
 	case info.owner != os.Geteuid():

@@ -151,6 +151,11 @@ func TestUnsafeFiles(t *testing.T) {
 					t.Fatal("the lock was taken")
 				}
 				wantError(t, err, path+lockSuffix, tt.lockProblem, tt.lockFix)
+				// Inspect tells it before the start, where it opens nothing.
+				found, inspectErr := Inspect(path)
+				if told, is := errors.AsType[*Error](found.LockErr); !is || told.Path != path+lockSuffix || inspectErr != nil || told.Problem != tt.lockProblem && tt.lockProblem != "the lock file cannot be opened" {
+					t.Errorf("Inspect tells %v, %v; Open %v", found.LockErr, inspectErr, err)
+				}
 				if tt.err != nil && !errors.Is(err, tt.err) {
 					t.Errorf("error %v is not %v", err, tt.err)
 				}
