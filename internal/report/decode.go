@@ -12,6 +12,8 @@ import (
 const MaxSize = 1 << 20
 
 // Document is one of the documents of v1.
+//
+// +kubebuilder:object:generate=false
 type Document interface {
 	NodeReport | RetirementPlan | Problem
 }

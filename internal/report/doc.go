@@ -34,4 +34,6 @@
 //
 // The package is pure: the standard library only, no I/O, no clock. It uses the
 // time package to write and read RFC 3339.
+//
+// +kubebuilder:object:generate=true
 package report

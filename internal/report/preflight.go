@@ -58,22 +58,31 @@ type Preflight struct {
 	// Confidence is ConfidenceLimited.
 	Confidence string `json:"confidence"`
 	// Result is the worst of all checks.
-	Result Result  `json:"result"`
+	Result Result `json:"result"`
+	// Checks are those of CheckIDs, in that order.
+	//
+	// +listType=atomic
 	Checks []Check `json:"checks"`
 	// CannotKnow are sentences: what no result here says anything about.
+	//
+	// +listType=atomic
 	CannotKnow []string `json:"cannotKnow"`
 }
 
 // Check is one check. Reason, Message and NextStep are present exactly when it
 // did not pass.
 type Check struct {
-	ID     string `json:"id"`
+	// ID is the check's, such as transit.key.
+	ID string `json:"id"`
+	// Result is pass, warn, unknown or fail; unknown is never to be read as a pass.
 	Result Result `json:"result"`
-	Basis  Basis  `json:"basis"`
+	// Basis names the observation that the result rests on.
+	Basis Basis `json:"basis"`
 	// Reason is a stable code.
 	Reason string `json:"reason,omitempty"`
-	// Message says what was found, NextStep what to do about it.
-	Message  string `json:"message,omitempty"`
+	// Message says what was found.
+	Message string `json:"message,omitempty"`
+	// NextStep says what to do about it.
 	NextStep string `json:"nextStep,omitempty"`
 }
 

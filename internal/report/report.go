@@ -13,29 +13,39 @@ const (
 // NodeReport is everything that a node tells about its key, at one moment and
 // from memory: what it last knew for certain, and when it knew it.
 type NodeReport struct {
+	// APIVersion is report.baokms/v1.
 	APIVersion string `json:"apiVersion"`
-	Kind       string `json:"kind"`
+	// Kind is NodeReport.
+	Kind string `json:"kind"`
 	// GeneratedAt is when the report was made.
-	GeneratedAt Time      `json:"generatedAt"`
-	Provider    Provider  `json:"provider"`
-	Readiness   Readiness `json:"readiness"`
+	GeneratedAt Time `json:"generatedAt"`
+	// Provider says who reports.
+	Provider Provider `json:"provider"`
+	// Readiness is what the API server is told.
+	Readiness Readiness `json:"readiness"`
 	// ActiveKey is the key that encrypts while the node is ready; absent without
 	// a registry.
-	ActiveKey *Key     `json:"activeKey,omitempty"`
-	Rotation  Rotation `json:"rotation"`
+	ActiveKey *Key `json:"activeKey,omitempty"`
+	// Rotation is the node's part in a rotation.
+	Rotation Rotation `json:"rotation"`
 	// Registry is absent before the node has one.
 	Registry *Registry `json:"registry,omitempty"`
 	// Snapshots are all Transit versions that the node knows, by ascending
 	// version, removed ones included. Never null.
-	Snapshots    []Snapshot   `json:"snapshots"`
-	Preflight    Preflight    `json:"preflight"`
+	//
+	// +listType=atomic
+	Snapshots []Snapshot `json:"snapshots"`
+	// Preflight is what the node can say before an operator goes on.
+	Preflight Preflight `json:"preflight"`
+	// Observations are the times of what the report rests on.
 	Observations Observations `json:"observations"`
 }
 
 // Provider says who reports.
 type Provider struct {
-	// Name is transit.keyIdScope.providerName, Version the build's.
-	Name    string `json:"name"`
+	// Name is transit.keyIdScope.providerName.
+	Name string `json:"name"`
+	// Version is the build's.
 	Version string `json:"version"`
 	// Fingerprint is that of the configuration: equal on all nodes of a cluster.
 	Fingerprint string `json:"fingerprint"`
@@ -43,25 +53,30 @@ type Provider struct {
 
 // Readiness is what the provider's KMS Status and /ready say.
 type Readiness struct {
+	// Ready is set when KMS Status is healthy and the node encrypts.
 	Ready bool `json:"ready"`
 	// Reasons are the codes of design/observability; the first one is what the
 	// API server is told. Never null.
+	//
+	// +listType=atomic
 	Reasons []string `json:"reasons"`
 	// Stale is set when metadata was last validated longer ago than
 	// status.statusMaxStaleness.
 	Stale bool `json:"stale"`
 	// PersistenceDegraded is set while a failed save is outstanding.
 	PersistenceDegraded bool `json:"persistenceDegraded"`
-	// The error classes of the last probes, while they have failed.
+	// MetadataErrorClass is that of the last metadata probe, while it has failed.
 	MetadataErrorClass string `json:"metadataErrorClass,omitempty"`
-	DeepErrorClass     string `json:"deepErrorClass,omitempty"`
+	// DeepErrorClass is that of the last deep probe, while it has failed.
+	DeepErrorClass string `json:"deepErrorClass,omitempty"`
 }
 
 // Key names one Transit version.
 type Key struct {
 	// KeyIDHash is h(key_id): 43 characters of base64url.
-	KeyIDHash      string `json:"keyIdHash"`
-	TransitVersion int    `json:"transitVersion"`
+	KeyIDHash string `json:"keyIdHash"`
+	// TransitVersion is the version of the Transit key, from 1.
+	TransitVersion int `json:"transitVersion"`
 }
 
 // RotationState is where a node stands.
@@ -76,17 +91,19 @@ const (
 
 // Rotation is the node's part in a rotation.
 type Rotation struct {
-	State   RotationState `json:"state"`
-	Pending *Pending      `json:"pending,omitempty"`
+	// State is active, pending or unknown.
+	State RotationState `json:"state"`
+	// Pending is present exactly while the state is pending.
+	Pending *Pending `json:"pending,omitempty"`
 }
 
 // Pending is the version that waits for promotion.
 type Pending struct {
-	Key
-	// Observations are the metadata probes that saw it as the latest, Required
-	// how many it needs: rotation.requireStableObservationCount.
+	Key `json:",inline"`
+	// Observations are the metadata probes that saw it as the latest.
 	Observations int `json:"observations"`
-	Required     int `json:"required"`
+	// Required is how many it needs: rotation.requireStableObservationCount.
+	Required int `json:"required"`
 	// Stable is set when as many are durable.
 	Stable bool `json:"stable"`
 	// EstimatedPromotion is when this process's activation delay ends: the first
@@ -117,7 +134,9 @@ type Registry struct {
 	// Generation counts saved states from 1.
 	Generation uint64 `json:"generation"`
 	// StateHash is "sha256:" and 64 hex digits: what operators review.
-	StateHash  string          `json:"stateHash"`
+	StateHash string `json:"stateHash"`
+	// Checkpoint says how the files on the node's disk stand to the registry:
+	// confirmed, save_outstanding, conflict or unreadable.
 	Checkpoint CheckpointState `json:"checkpoint"`
 }
 
@@ -135,15 +154,19 @@ const (
 
 // Snapshot is one Transit version as the node knows it.
 type Snapshot struct {
-	Key
+	Key `json:",inline"`
+	// State is active, pending, retired, removed or rejected.
 	State SnapshotState `json:"state"`
 }
 
 // Observations are the times of what the report rests on.
 type Observations struct {
-	Metadata  MetadataObservation `json:"metadata"`
-	DeepProbe DeepObservation     `json:"deepProbe"`
-	State     StateObservation    `json:"state"`
+	// Metadata is the last look at the Transit key's metadata.
+	Metadata MetadataObservation `json:"metadata"`
+	// DeepProbe is the last round trip of random bytes.
+	DeepProbe DeepObservation `json:"deepProbe"`
+	// State is the last time that both files were known to hold the registry.
+	State StateObservation `json:"state"`
 }
 
 // MetadataObservation is the last look at the Transit key's metadata.
@@ -160,15 +183,21 @@ type MetadataObservation struct {
 // SeenMetadata is what OpenBao said of the key. A minimum of 0 or 1 sets no
 // limit.
 type SeenMetadata struct {
-	At                   Time `json:"at"`
-	LatestVersion        int  `json:"latestVersion"`
-	MinDecryptionVersion int  `json:"minDecryptionVersion"`
-	MinEncryptionVersion int  `json:"minEncryptionVersion"`
-	MinAvailableVersion  int  `json:"minAvailableVersion"`
+	// At is when it was read.
+	At Time `json:"at"`
+	// LatestVersion is the key's newest version, from 1.
+	LatestVersion int `json:"latestVersion"`
+	// MinDecryptionVersion is the lowest version that decrypts.
+	MinDecryptionVersion int `json:"minDecryptionVersion"`
+	// MinEncryptionVersion is the lowest version that encrypts.
+	MinEncryptionVersion int `json:"minEncryptionVersion"`
+	// MinAvailableVersion is the lowest version that OpenBao still holds.
+	MinAvailableVersion int `json:"minAvailableVersion"`
 }
 
 // DeepObservation is the last round trip of random bytes.
 type DeepObservation struct {
+	// ProbedAt is when the last round trip began, however it ended.
 	ProbedAt Time `json:"probedAt,omitempty"`
 	// KeyIDHash is that of the key that was tried.
 	KeyIDHash string `json:"keyIdHash,omitempty"`
@@ -177,5 +206,6 @@ type DeepObservation struct {
 // StateObservation is the last time that both files were known to hold the
 // reported registry.
 type StateObservation struct {
+	// ConfirmedAt is that time.
 	ConfirmedAt Time `json:"confirmedAt,omitempty"`
 }

@@ -203,7 +203,7 @@ func TestPlainTypes(t *testing.T) {
 				f := typ.Field(i)
 				tag := f.Tag.Get("json")
 				if f.Anonymous {
-					if tag != "" {
+					if tag != ",inline" { // for the schema's generator; encoding/json needs none
 						t.Errorf("%s embeds %s under a name", at, f.Name)
 					}
 				} else if name, _, _ := strings.Cut(tag, ","); name == "" || name[0] < 'a' || name[0] > 'z' || strings.ContainsAny(name, "_-") {
