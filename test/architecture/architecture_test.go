@@ -148,3 +148,23 @@ func TestTheServiceKnowsNoBackend(t *testing.T) {
 		}
 	}
 }
+
+// TestTheAssessmentIsPure: what a plan's status says is made of values. The time
+// comes in as one of them, so the package may name its types.
+func TestTheAssessmentIsPure(t *testing.T) {
+	const assess = module + "internal/controller/assess"
+	impure := []string{"os", "net", "net/http", "log", "log/slog", "math/rand", "math/rand/v2", "crypto/rand", "sync", "context", "syscall"}
+	all := list(t, true, assess)
+	for _, imported := range all[assess].Imports {
+		if slices.Contains(impure, imported) {
+			t.Errorf("assess is pure but imports %s", imported)
+		}
+	}
+	for path := range all {
+		for _, client := range []string{"k8s.io/client-go", "sigs.k8s.io/controller-runtime"} {
+			if strings.HasPrefix(path, client+"/") {
+				t.Errorf("assess links %s", path)
+			}
+		}
+	}
+}

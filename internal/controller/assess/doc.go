@@ -1,0 +1,64 @@
+// Package assess judges a KMSRotationPlan: from the plan, its nodes' reports and
+// the moment it makes the plan's whole status (design: manager). It is the
+// manager's decision core. It does no I/O, reads no clock, holds no client and
+// keeps no memory: what it must remember is in the status that it made before.
+// The same input always gives the same output. Only the plan reconciler and the
+// manager's terminal view may call it.
+//
+// It never says that a minimum version may be raised in OpenBao: no report can
+// prove that, and the messages say so.
+//
+// # How it judges
+//
+// The facts are worked out first: which reports count (node.go), what the nodes
+// agree on and since when (agreement.go, clock.go), what each node retires
+// (retirement.go), and what contradicts the plan (contradiction.go). Each
+// condition is then one policy: a function of the facts to a status, a reason and
+// a message. A doubt is never read as the better case.
+//
+// # When a report counts
+//
+// It must be there, be of the plan's provider, and be younger than reportMaxAge.
+// One that was observed more than half a minute after now has a clock that cannot
+// be trusted, and does not count: it would outlive its provider. A report that no
+// longer counts is still the last word on the node's registry, so what was
+// planned, approved and applied stays as it was.
+//
+// # The settle clock
+//
+// convergedSince is the first moment at which every node was found on one key,
+// ready, with nothing pending, on the target. Anything else is a break: a node
+// whose report no longer counts (one late report, too: nobody knows what the node
+// did meanwhile; reporters repeat a heartbeat that failed well within
+// reportMaxAge), one that is not ready or has a pending version, another key, a
+// return to an earlier key, a node that joined. A node that leaves is none.
+//
+// A break restarts the clock; a manager that restarts does not, for the clock is
+// in the status. Until data may be rewritten the status also says how far
+// the clock was watched (the last keyHistory entry's lastSeen): when nobody watched
+// for longer than reportMaxAge, and at least a minute, a break may have gone
+// unseen, and the clock restarts. That also bounds what a clock that jumps forward can
+// shorten. A clock that was set back shortens nothing: convergedSince stays, and is
+// waited for. Moments are rounded up to the whole seconds that the API keeps.
+//
+// # The digest
+//
+// It is "sha256:" and the hexadecimal SHA-256 of this JSON, in UTF-8, with the
+// fields in this order and no white space:
+//
+//	{"providerName":"…","beforeVersion":3,"nodes":[
+//	 {"name":"cp-1","activeKeyIdHash":"…","removedVersions":[1,2],
+//	  "stateHash":"sha256:…","nextStateHash":"sha256:…"},…]}
+//
+// Nodes are sorted by name, bytewise, and versions ascend. Strings are escaped as
+// encoding/json does without HTML escaping. There is a digest only while every
+// node of the plan has a retirement plan or has applied one.
+//
+// # Approval and application
+//
+// Nothing but the digest approves: approvedDigest equal to it, with evidence.
+// A node whose registry went from the planned state hash to the planned next one, or to
+// a descendant in which the versions are still removed, has applied, and keeps the
+// values it was planned with; so applying changes no digest. Any other change of a node's
+// plan changes the digest, and the approval lapses until somebody reviews again.
+package assess
