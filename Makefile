@@ -6,6 +6,7 @@ SHELL       := /bin/bash
 
 BIN     := bin
 PROVIDER := $(BIN)/bao-kms-provider
+MANAGER  := $(BIN)/bao-kms-manager
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo v0.0.0-unknown)
 COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 DATE    ?= $(shell git log -1 --format=%cI 2>/dev/null || echo unknown)
@@ -21,9 +22,10 @@ help: ## Print this page
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: ## Build bin/bao-kms-provider
-	@echo "build $(PROVIDER) $(VERSION)"
+build: ## Build bin/bao-kms-provider and bin/bao-kms-manager
+	@echo "build $(PROVIDER) and $(MANAGER) $(VERSION)"
 	@CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o $(PROVIDER) ./cmd/provider
+	@CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o $(MANAGER) ./cmd/manager
 
 .PHONY: servers
 servers: ## Build the real servers for tests: kube-apiserver, etcd, Transit
@@ -39,7 +41,7 @@ demo: build servers ## Watch a Secret being encrypted (DEMO_KEEP=1 leaves it run
 
 .PHONY: test
 test: build servers tools verify ## Everything that CI runs
-	go test -race -timeout 20m ./cmd/... ./internal/...
+	go test -race -timeout 20m ./api/... ./cmd/... ./internal/...
 	test/fuzz.sh 4000x
 	go test -timeout 30m -p 1 ./test/...
 
@@ -51,6 +53,7 @@ verify: ## Formatting, vet, staticcheck, generated files, go.mod
 generate: ## Write again what is generated
 	go run ./cmd/provider config schema > docs/config.schema.json
 	go test ./cmd/provider -run TestMan -update
+	go generate ./api/... ./internal/controller/...
 
 .PHONY: fuzz
 fuzz: ## Fuzz each target for FUZZTIME, and search larger fleets

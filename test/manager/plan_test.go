@@ -1,0 +1,254 @@
+//go:build manager
+
+package manager
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/baokms/baokms/api/v1alpha1"
+	"github.com/baokms/baokms/internal/controller/plan"
+	"github.com/baokms/baokms/internal/report"
+)
+
+// TestPlanFollowsItsReports is a plan's ordinary life, without a retirement.
+func TestPlanFollowsItsReports(t *testing.T) {
+	f := newFleet(t)
+	p := f.plan("plan", 2, nil)
+	runManager(t, env.api.RESTConfig(), nil)
+
+	s := f.phase(p, v1alpha1.Observing)
+	if got := says(s, v1alpha1.ConditionNodesReporting); got != "False ReportsMissing" {
+		t.Errorf("NodesReporting is %s", got)
+	}
+	if len(s.Nodes) != 2 || s.Nodes[0].Name != f.node(1) || s.Nodes[1].Name != f.node(2) {
+		t.Errorf("nodes %v", s.Nodes)
+	}
+
+	f.report(f.node(1), f.healthy(3, 7))
+	s = f.until(p, func(g gomega.Gomega, s v1alpha1.KMSRotationPlanStatus) {
+		g.Expect(s.Nodes[0].Ready).To(gomega.BeTrue())
+	})
+	if s.Phase != v1alpha1.Observing || s.Nodes[1].Ready {
+		t.Errorf("with one report of two: %s, %v", s.Phase, s.Nodes)
+	}
+	f.report(f.node(2), f.healthy(3, 9))
+	// Nothing happens then but the passing of time.
+	s = f.phase(p, v1alpha1.RewriteSafe)
+	if s.ActiveTransitVersion != 3 || s.ActiveKeyIDHash != f.keyHash(3) || s.Summary.Nodes != "2/2" {
+		t.Errorf("key version %d %s, %s", s.ActiveTransitVersion, s.ActiveKeyIDHash, s.Summary.Nodes)
+	}
+	if got := s.RewriteSafeAfter.Sub(s.ConvergedSince.Time); got != time.Second {
+		t.Errorf("settled for %s", got)
+	}
+
+	pending := f.healthy(3, 9)
+	pending.Report.Rotation = report.Rotation{State: report.RotationPending, Pending: &report.Pending{
+		Key: report.Key{KeyIDHash: f.keyHash(4), TransitVersion: 4}, Observations: 1, Required: 3}}
+	f.report(f.node(2), pending)
+	s = f.phase(p, v1alpha1.Rotating)
+	if got := says(s, v1alpha1.ConditionConverged); got != "False RotationPending" {
+		t.Errorf("Converged is %s", got)
+	}
+	if s.ConvergedSince != nil || s.RewriteSafeAfter != nil {
+		t.Errorf("the settle clock still runs: %v, %v", s.ConvergedSince, s.RewriteSafeAfter)
+	}
+
+	if err := env.client.Delete(t.Context(), &v1alpha1.KMSNodeReport{ObjectMeta: metav1.ObjectMeta{Name: f.node(1)}}); err != nil {
+		t.Fatal(err)
+	}
+	f.until(p, func(g gomega.Gomega, s v1alpha1.KMSRotationPlanStatus) {
+		g.Expect(says(s, v1alpha1.ConditionNodesReporting)).To(gomega.Equal("False ReportsMissing"))
+	})
+
+	var events []string
+	eventually(t, func(g gomega.Gomega) {
+		events = eventsAbout(t, p)
+		g.Expect(events).To(gomega.ContainElement("Warning NodesReportingFalse"))
+	})
+	want := []string{
+		"Normal Converged", "Normal NodesReporting", "Normal PreflightPassed", "Normal Ready", "Normal RewriteSafe",
+		"Warning ConvergedFalse", "Warning NodesReportingFalse", "Warning ReadyFalse", "Warning RewriteSafeFalse",
+	}
+	for _, e := range want {
+		if !slices.Contains(events, e) {
+			t.Errorf("there is no Event %q; Events are %q", e, events)
+		}
+	}
+	for i, e := range events {
+		if i > 0 && e == events[i-1] {
+			t.Errorf("Event %q is there twice", e)
+		}
+	}
+}
+
+// eventsAbout are the type and reason of the Events about a plan, sorted.
+func eventsAbout(t *testing.T, p *v1alpha1.KMSRotationPlan) []string {
+	t.Helper()
+	list := &eventsv1.EventList{}
+	if err := env.client.List(t.Context(), list, client.InNamespace("default")); err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for _, e := range list.Items {
+		if e.Regarding.UID != p.UID {
+			continue
+		}
+		if e.ReportingController != plan.FieldOwner || e.Regarding.Kind != "KMSRotationPlan" || e.Regarding.Name != p.Name || e.Note == "" {
+			t.Errorf("Event %+v", e)
+		}
+		all = append(all, e.Type+" "+e.Reason)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// TestPlanIsJudgedWhenReportsAge: a fleet that falls silent changes nothing at the
+// API server; only the moment that assess names does.
+func TestPlanIsJudgedWhenReportsAge(t *testing.T) {
+	f := newFleet(t)
+	p := f.plan("plan", 1, func(s *v1alpha1.KMSRotationPlanSpec) {
+		s.ReportMaxAge.Duration = 4 * time.Second
+		s.SettleTime.Duration = time.Hour
+	})
+	f.report(f.node(1), f.healthy(3, 7))
+	runManager(t, env.api.RESTConfig(), nil)
+	seen := f.phase(p, v1alpha1.Settling).Nodes[0].LastSeen
+	s := f.until(p, func(g gomega.Gomega, s v1alpha1.KMSRotationPlanStatus) {
+		g.Expect(says(s, v1alpha1.ConditionNodesReporting)).To(gomega.Equal("False ReportsTooOld"))
+	})
+	if s.ConvergedSince != nil || !s.Nodes[0].LastSeen.Equal(seen) {
+		t.Errorf("the settle clock says %v, the node was seen at %v and not at %v", s.ConvergedSince, s.Nodes[0].LastSeen, seen)
+	}
+	// One that comes back counts at once.
+	f.report(f.node(1), f.healthy(3, 7))
+	f.phase(p, v1alpha1.Settling)
+}
+
+// TestHeartbeatsWriteNothing: a healthy fleet keeps its plan as it is, for longer
+// than a report counts.
+func TestHeartbeatsWriteNothing(t *testing.T) {
+	f := newFleet(t)
+	p := f.plan("plan", 1, func(s *v1alpha1.KMSRotationPlanSpec) { s.ReportMaxAge.Duration = 4 * time.Second })
+	f.report(f.node(1), f.healthy(3, 7))
+	runManager(t, env.api.RESTConfig(), nil)
+	f.phase(p, v1alpha1.RewriteSafe)
+	version := p.ResourceVersion
+	gomega.NewWithT(t).Consistently(func(g gomega.Gomega) {
+		f.report(f.node(1), f.healthy(3, 7))
+		g.Expect(read(t, p).ResourceVersion).To(gomega.Equal(version))
+	}).WithTimeout(6 * time.Second).WithPolling(time.Second).Should(gomega.Succeed())
+	if got := says(p.Status, v1alpha1.ConditionNodesReporting); got != "True AllReporting" {
+		t.Errorf("NodesReporting is %s", got)
+	}
+}
+
+// TestSettlingSurvivesARestart: the clock is in the status; a manager that starts
+// again neither restarts nor shortens it.
+func TestSettlingSurvivesARestart(t *testing.T) {
+	f := newFleet(t)
+	p := f.plan("plan", 1, func(s *v1alpha1.KMSRotationPlanSpec) { s.SettleTime.Duration = 6 * time.Second })
+	f.report(f.node(1), f.healthy(3, 7))
+	stop := runManager(t, env.api.RESTConfig(), nil)
+	before := f.phase(p, v1alpha1.Settling)
+	stop()
+	runManager(t, env.api.RESTConfig(), nil)
+	after := f.phase(p, v1alpha1.RewriteSafe)
+	if !after.ConvergedSince.Equal(before.ConvergedSince) || !after.RewriteSafeAfter.Equal(before.RewriteSafeAfter) {
+		t.Errorf("the clock was %v to %v, and is %v to %v", before.ConvergedSince, before.RewriteSafeAfter, after.ConvergedSince, after.RewriteSafeAfter)
+	}
+	if now := time.Now(); now.Before(after.RewriteSafeAfter.Time) {
+		t.Errorf("at %s it is safe from %s on", now, after.RewriteSafeAfter)
+	}
+}
+
+// TestStatusOfAnotherWriterIsPutRight: whoever writes into the status, the manager
+// takes it back and keeps nothing of theirs.
+func TestStatusOfAnotherWriterIsPutRight(t *testing.T) {
+	f := newFleet(t)
+	p := f.plan("plan", 1, nil)
+	f.report(f.node(1), f.healthy(3, 7))
+	runManager(t, env.api.RESTConfig(), nil)
+	want := f.phase(p, v1alpha1.RewriteSafe)
+	p.Status.Phase, p.Status.ActiveTransitVersion, p.Status.Summary = v1alpha1.Retired, 9, nil
+	// The manager may write at the same moment: then there is nothing to put right.
+	if err := env.client.Status().Update(t.Context(), p, client.FieldOwner("somebody")); err != nil {
+		t.Fatal(err)
+	}
+	s := f.until(p, func(g gomega.Gomega, s v1alpha1.KMSRotationPlanStatus) {
+		g.Expect(s.Phase).To(gomega.Equal(v1alpha1.RewriteSafe))
+	})
+	if s.ActiveTransitVersion != 3 || s.Summary == nil || !s.ConvergedSince.Equal(want.ConvergedSince) {
+		t.Errorf("version %d, summary %v, converged since %v", s.ActiveTransitVersion, s.Summary, s.ConvergedSince)
+	}
+}
+
+// TestPlansAtOdds: two plans of one provider that would retire below different
+// versions on one node.
+func TestPlansAtOdds(t *testing.T) {
+	f := newFleet(t)
+	retire := func(before int32) func(*v1alpha1.KMSRotationPlanSpec) {
+		return func(s *v1alpha1.KMSRotationPlanSpec) { s.Retirement = &v1alpha1.Retirement{BeforeVersion: before} }
+	}
+	one, two := f.plan("one", 2, retire(2)), f.plan("two", 1, retire(3))
+	bystander := f.plan("bystander", 1, nil)
+	for _, n := range f.nodes(2) {
+		f.report(n, f.retiring(f.retiring(f.healthy(3, 7), 2), 3))
+	}
+	runManager(t, env.api.RESTConfig(), nil)
+	for _, p := range []*v1alpha1.KMSRotationPlan{one, two} {
+		if got := says(f.phase(p, v1alpha1.Degraded), v1alpha1.ConditionDegraded); got != "True RetirementsOverlap" {
+			t.Errorf("%s: Degraded is %s", p.Name, got)
+		}
+	}
+	f.phase(bystander, v1alpha1.RewriteSafe)
+	// Each edit of one frees, or binds, the other.
+	f.edit(two, func(s *v1alpha1.KMSRotationPlanSpec) { s.Retirement = nil })
+	f.phase(one, v1alpha1.AwaitingReview)
+	f.phase(two, v1alpha1.RewriteSafe)
+	f.edit(two, retire(3))
+	f.phase(one, v1alpha1.Degraded)
+	if err := env.client.Delete(t.Context(), two); err != nil {
+		t.Fatal(err)
+	}
+	f.phase(one, v1alpha1.AwaitingReview)
+}
+
+// TestRetirementIsTracked: review, approval and application, as the reports tell.
+func TestRetirementIsTracked(t *testing.T) {
+	f := newFleet(t)
+	p := f.plan("plan", 2, func(s *v1alpha1.KMSRotationPlanSpec) { s.Retirement = &v1alpha1.Retirement{BeforeVersion: 3} })
+	for i, n := range f.nodes(2) {
+		f.report(n, f.retiring(f.healthy(3, 10*(i+1)), 3))
+	}
+	runManager(t, env.api.RESTConfig(), nil)
+	digest := f.phase(p, v1alpha1.AwaitingReview).Retirement.Digest
+	f.edit(p, func(s *v1alpha1.KMSRotationPlanSpec) {
+		s.Retirement.Evidence = &v1alpha1.Evidence{Rewrite: "CHG-1", Backups: "CHG-2"}
+		s.Retirement.ApprovedDigest = digest
+	})
+	s := f.phase(p, v1alpha1.Approved)
+	if s.Nodes[1].Retirement.Command == "" {
+		t.Error("an approved node has no command")
+	}
+	for i, n := range f.nodes(2) {
+		applied := f.healthy(3, 10*(i+1)+1)
+		for j := range applied.Report.Snapshots[:2] {
+			applied.Report.Snapshots[j].State = report.SnapshotRemoved
+		}
+		f.report(n, applied)
+		s = f.phase(p, []v1alpha1.Phase{v1alpha1.Applying, v1alpha1.Retired}[i])
+		if got := s.Retirement.NodesApplied; got != int32(i+1) {
+			t.Errorf("%d nodes applied, want %d", got, i+1)
+		}
+	}
+	if s.Retirement.Digest != digest || says(s, v1alpha1.ConditionReady) != "True Retired" {
+		t.Errorf("digest %s was approved as %s; Ready is %s", s.Retirement.Digest, digest, says(s, v1alpha1.ConditionReady))
+	}
+}
