@@ -91,7 +91,8 @@ func TestPlanThenApply(t *testing.T) {
 			idle++
 		}
 	})
-	if applied < 10 || refused < 10 || idle < 5 {
+	// How often there is nothing to do is chance: once in twenty, roughly.
+	if applied < 10 || refused < 10 {
 		t.Errorf("%d applied, %d refused, %d with nothing to do: the property says too little", applied, refused, idle)
 	}
 }
