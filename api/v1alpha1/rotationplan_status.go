@@ -78,7 +78,8 @@ type KMSRotationPlanStatus struct {
 	// Nodes has an entry for every node of the plan, by name.
 	//
 	// +optional
-	// +listType=atomic
+	// +listType=map
+	// +listMapKey=name
 	Nodes []NodeStatus `json:"nodes,omitempty"`
 	// Retirement is where the retirement stands.
 	//

@@ -110,7 +110,11 @@ func badStateFile(good written, suffix string) []badCase {
 		file("is a named pipe", func(t *testing.T, path string) { must(t, os.Remove(path)); mkfifo(t, path) }, "regular file"),
 	}
 	if os.Geteuid() == 0 {
-		cases = append(cases, file("of another owner", chown, "owned by user"))
+		words := "owned by user"
+		if suffix == ".lock" {
+			words = "another owner"
+		}
+		cases = append(cases, file("of another owner", chown, words))
 	}
 	return cases
 }
