@@ -194,15 +194,16 @@ func (f field) checkText(text, tag string) *flaw {
 func (l fieldList) nearest(name string) string {
 	best, least := "", 3
 	for _, f := range l {
-		if d := distance(strings.ToLower(f.name), strings.ToLower(name)); d < least {
+		if d := Distance(strings.ToLower(f.name), strings.ToLower(name)); d < least {
 			best, least = f.name, d
 		}
 	}
 	return best
 }
 
-// distance counts the insertions, deletions and replacements between a and b.
-func distance(a, b string) int {
+// Distance counts the insertions, deletions and replacements of bytes between a
+// and b: how nearly a name is another one.
+func Distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {
 		row[j] = j

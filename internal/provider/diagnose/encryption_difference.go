@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"unicode"
+
+	"github.com/baokms/baokms/internal/provider/config"
 )
 
 // How near something is to what it should be.
@@ -64,7 +66,7 @@ func endpointDifference(endpoint, want string) (string, nearness) {
 	case path == want:
 	case strings.EqualFold(path, want):
 		d.add("differs from server.socketPath in upper and lower case")
-	case distance(path, want) <= mistyped:
+	case config.Distance(path, want) <= mistyped:
 		d.add("differs from server.socketPath in " + characters(path, want) + " of the path")
 	case filepath.Dir(path) == filepath.Dir(want):
 		d.add("names another file in the directory of server.socketPath")
@@ -185,7 +187,7 @@ func nameDifference(name, want string) (string, nearness) {
 		d.add("differs from providerName in upper and lower case")
 	case strings.EqualFold(letters(rest), letters(want)):
 		d.add("differs from providerName in hyphens, dots or underscores")
-	case distance(rest, want) <= mistyped:
+	case config.Distance(rest, want) <= mistyped:
 		return "differs from providerName in " + characters(rest, want), far
 	default:
 		return "is not providerName", far
@@ -200,7 +202,7 @@ func characters(got, want string) string {
 	for at < len(got) && at < len(want) && got[at] == want[at] {
 		at++
 	}
-	if n := distance(got, want); n > 1 {
+	if n := config.Distance(got, want); n > 1 {
 		return fmt.Sprintf("%d characters, the first at position %d", n, at+1)
 	}
 	return fmt.Sprintf("1 character, at position %d", at+1)
@@ -208,25 +210,3 @@ func characters(got, want string) string {
 
 // letters leaves out what is easily mistaken.
 func letters(s string) string { return strings.NewReplacer("-", "", "_", "", ".", "").Replace(s) }
-
-// distance counts the insertions, deletions and replacements of bytes between a
-// and b.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
-}
