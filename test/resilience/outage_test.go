@@ -69,7 +69,7 @@ func TestStoppedForLongerThanATokenLives(t *testing.T) {
 		may(encrypt, codes.Unavailable, codes.FailedPrecondition),
 		may(decrypt, codes.Unavailable),
 	}
-	stopped := w.phase("stopped", gone...)
+	w.phase("stopped", gone...)
 	w.must(w.transit.Stop())
 	w.last(8 * time.Second)
 	m := w.metrics()
@@ -83,8 +83,8 @@ func TestStoppedForLongerThanATokenLives(t *testing.T) {
 	w.must(w.transit.Restart(t.Context()))
 	// The next login may be 8 s away.
 	w.healed(time.Now(), 9500*time.Millisecond)
-	// Those at half a token's life follow.
-	w.atMost("logins that reached the server", w.since(stopped).logins, 1+int(time.Since(restarted.began)/(2*time.Second)))
+	// Those at half a token's life follow. Before OpenBao had stopped, one more of these may have reached it.
+	w.atMost("logins that reached the server again", w.since(restarted).logins, 1+int(time.Since(restarted.began)/(2*time.Second)))
 	w.finish()
 }
 

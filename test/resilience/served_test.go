@@ -53,6 +53,16 @@ func (w *world) atMost(what string, got, bound int) {
 	}
 }
 
+// untilRecovery is how long the next recovery may be away when the first was at most so long ago: they start after 0, 5, 15, 35 s.
+func untilRecovery(ago time.Duration) time.Duration {
+	delay, at := 5*time.Second, 5*time.Second
+	for at <= ago {
+		delay *= 2
+		at += delay
+	}
+	return at - ago
+}
+
 // recoveries is how many recoveries may start within d of the first: the second 5 s after it, and each further one after twice the delay
 // (design: openbao, auth).
 func recoveries(d time.Duration) int {

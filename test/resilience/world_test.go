@@ -217,9 +217,15 @@ func (w *world) await(what string, bound time.Duration, condition func() error) 
 // seen waits until a call has ended with one of the codes since a moment.
 func (w *world) seen(since time.Time, m method, want ...codes.Code) {
 	w.t.Helper()
-	w.await(fmt.Sprintf("a %s ends with %v", m, want), patience, func() error {
+	w.seenOf(since, []method{m}, want...)
+}
+
+// seenOf waits until a call of any of the methods has ended with one of the codes since a moment.
+func (w *world) seenOf(since time.Time, of []method, want ...codes.Code) {
+	w.t.Helper()
+	w.await(fmt.Sprintf("one of %v ends with %v", of, want), patience, func() error {
 		for _, c := range w.load.done() {
-			if c.method == m && c.began.After(since) && slices.Contains(want, c.code) {
+			if slices.Contains(of, c.method) && c.began.After(since) && slices.Contains(want, c.code) {
 				return nil
 			}
 		}
