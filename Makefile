@@ -28,7 +28,7 @@ build: ## Build bin/bao-kms-provider and bin/bao-kms-manager
 	@CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o $(MANAGER) ./cmd/manager
 
 .PHONY: servers
-servers: ## Build the real servers for tests: kube-apiserver, etcd, Transit
+servers: ## Build the real servers for tests: kube-apiserver, etcd, Transit; kubectl
 	@go run ./test/servers/build
 
 .PHONY: tools

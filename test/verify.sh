@@ -10,7 +10,7 @@ unformatted=$(git ls-files --cached --others --exclude-standard '*.go' | xargs -
 go vet ./... || fail "go vet found the above"
 go tool staticcheck ./... || fail "staticcheck found the above"
 go mod tidy -diff >/dev/null || fail "go.mod or go.sum is not tidy, run go mod tidy"
-for module in test/servers/{kube-apiserver,etcd,transit} test/deploy/promql; do
+for module in test/servers/{kube-apiserver,kubectl,etcd,transit} test/deploy/promql; do
 	(cd "$module" && go mod verify >/dev/null) || fail "$module: a module does not match go.sum"
 done
 go test ./test/architecture >/dev/null || fail "an import rule is broken, run go test ./test/architecture"

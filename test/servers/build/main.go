@@ -18,8 +18,8 @@ import (
 	"time"
 )
 
-// servers are the modules, the quickest first, so that a machine that cannot build at all says so early.
-var servers = []string{"etcd", "transit", "kube-apiserver"}
+// servers are the modules, the quickest to build first, so that a machine that cannot build at all says so early.
+var servers = []string{"etcd", "transit", "kubectl", "kube-apiserver"}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
