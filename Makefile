@@ -28,7 +28,7 @@ build: ## Build bin/bao-kms-provider and bin/bao-kms-manager
 	@CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o $(MANAGER) ./cmd/manager
 
 .PHONY: servers
-servers: ## Build the real servers for tests: kube-apiserver, etcd, Transit; kubectl
+servers: ## Build the real servers for tests: kube-apiserver, etcd, Transit…
 	@go run ./test/servers/build
 
 .PHONY: tools
@@ -36,7 +36,8 @@ tools: ## Unpack promtool and Prometheus, which check the alerts
 	@test/deploy/tools.sh
 
 .PHONY: demo
-demo: build servers ## Watch a Secret being encrypted (DEMO_KEEP=1 leaves it running)
+demo: build ## Watch a Secret being encrypted (DEMO_KEEP=1 leaves it running)
+	@go run ./test/servers/build etcd transit kubectl kube-apiserver
 	@go run ./test/demo
 
 .PHONY: test

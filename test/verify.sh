@@ -10,8 +10,8 @@ unformatted=$(git ls-files --cached --others --exclude-standard '*.go' | xargs -
 go vet ./... || fail "go vet found the above"
 go tool staticcheck ./... || fail "staticcheck found the above"
 go mod tidy -diff >/dev/null || fail "go.mod or go.sum is not tidy, run go mod tidy"
-for module in test/servers/{kube-apiserver,kubectl,etcd,transit} test/deploy/promql; do
-	(cd "$module" && go mod verify >/dev/null) || fail "$module: a module does not match go.sum"
+for module in test/servers/*/go.mod test/deploy/promql/go.mod test/packaging/go.mod; do
+	(cd "$(dirname "$module")" && go mod verify >/dev/null) || fail "$module: a module does not match go.sum"
 done
 go test ./test/architecture >/dev/null || fail "an import rule is broken, run go test ./test/architecture"
 diff -u docs/config.schema.json <(go run ./cmd/provider config schema) || fail "docs/config.schema.json is not current, run make generate"

@@ -144,7 +144,7 @@ func TestBuild(t *testing.T) {
 }
 
 func TestLoadModuleRefusesOtherNames(t *testing.T) {
-	if _, err := loadModule(t.TempDir(), "../etcd", "go"); err == nil || !strings.Contains(err.Error(), "etcd, transit, kubectl, kube-apiserver") {
+	if _, err := loadModule(t.TempDir(), "../etcd", "go"); err == nil || !strings.Contains(err.Error(), "etcd, transit, kubectl, kube-state-metrics, kube-apiserver") {
 		t.Errorf("error = %v, want one that lists the servers", err)
 	}
 }

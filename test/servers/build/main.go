@@ -19,7 +19,7 @@ import (
 )
 
 // servers are the modules, the quickest to build first, so that a machine that cannot build at all says so early.
-var servers = []string{"etcd", "transit", "kubectl", "kube-apiserver"}
+var servers = []string{"etcd", "transit", "kubectl", "kube-state-metrics", "kube-apiserver"}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
