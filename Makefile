@@ -53,7 +53,7 @@ verify: ## Formatting, vet, staticcheck, generated files, go.mod
 .PHONY: generate
 generate: ## Write again what is generated
 	go run ./cmd/provider config schema > docs/config.schema.json
-	go test ./cmd/provider -run TestMan -update
+	go test ./cmd/... -run TestManPages -update
 	go generate ./api/... ./internal/controller/...
 
 .PHONY: fuzz

@@ -15,6 +15,6 @@ for module in test/servers/*/go.mod test/deploy/promql/go.mod test/packaging/go.
 done
 go test ./test/architecture >/dev/null || fail "an import rule is broken, run go test ./test/architecture"
 diff -u docs/config.schema.json <(go run ./cmd/provider config schema) || fail "docs/config.schema.json is not current, run make generate"
-go test ./cmd/provider -run TestMan >/dev/null || fail "docs/man is not current, run make generate"
+go test ./cmd/... -run TestManPages >/dev/null || fail "docs/man is not current, run make generate"
 go test ./api/v1alpha1 >/dev/null || fail "the generated files of the API are not current, run make generate"
 exit $failed

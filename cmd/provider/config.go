@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/baokms/baokms/internal/cli"
 	"github.com/baokms/baokms/internal/provider/config"
 )
 
@@ -29,14 +30,14 @@ control-plane node of a cluster, and never change while its data exists.`,
   bao-kms-provider config --output json | jq -r .fingerprint`,
 		Args: cobra.NoArgs,
 	}
-	path, output := configFlag(cmd), outputFlag(cmd)
+	path, output := configFlag(cmd), cli.OutputFlag(cmd)
 	cmd.RunE = func(*cobra.Command, []string) error {
 		c, err := a.load(*path)
 		if err != nil {
 			return err
 		}
-		if *output == formatJSON {
-			return writeJSON(a.stdout, configReport{head("EffectiveConfiguration"), c.Fingerprint(), c})
+		if *output == cli.JSON {
+			return cli.WriteJSON(a.stdout, configReport{head("EffectiveConfiguration"), c.Fingerprint(), c})
 		}
 		text, err := c.YAML()
 		if err != nil {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/baokms/baokms/internal/cli"
 	"github.com/baokms/baokms/internal/provider/command"
 	"github.com/baokms/baokms/internal/provider/diagnose"
 )
@@ -29,10 +30,11 @@ It exits with code 0 when nothing failed and with code 4 when a check did.`,
 		Example: `  runuser -u openbao-kms -- bao-kms-provider doctor
   runuser -u openbao-kms -- bao-kms-provider doctor \
     --encryption-config /etc/kubernetes/openbao-kms/encryption-config.yaml
-  bao-kms-provider doctor --output json | jq '.checks[] | select(.result == "fail")'`,
+  bao-kms-provider doctor --output json |
+    jq '.checks[] | select(.result == "fail")'`,
 		Args: cobra.NoArgs,
 	}
-	path, output := configFlag(cmd), outputFlag(cmd)
+	path, output := configFlag(cmd), cli.OutputFlag(cmd)
 	encryption := cmd.Flags().String("encryption-config", "", "`file` with the API server's EncryptionConfiguration, or - for standard input, to check that it leads to this provider")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return a.answer(cmd.Context(), *path, *output, func(ctx context.Context, o diagnose.Options) (*command.Report, error) {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/baokms/baokms/internal/cli"
 	"github.com/baokms/baokms/internal/provider/setup"
 	"github.com/baokms/baokms/internal/provider/version"
 )
@@ -13,7 +14,7 @@ import (
 func (a *app) initCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "init --dir DIRECTORY",
-		Short: "Write everything that a first node needs, and say what to do with it",
+		Short: "Write the files of a first node, and say what to do",
 		Long: `init asks nothing: from its flags it writes a configuration file, an
 EncryptionConfiguration, an OpenBao policy, and a systemd unit or a static pod
 manifest into a new or empty directory. It never overwrites a file, and contacts
@@ -38,12 +39,12 @@ refused here.`,
 	for _, f := range o.Flags() {
 		addFlag(cmd, f)
 	}
-	output := outputFlag(cmd)
+	output := cli.OutputFlag(cmd)
 	cmd.RunE = func(*cobra.Command, []string) error {
 		r, err := setup.Init(o)
 		var wrong *setup.FlagError
 		if errors.As(err, &wrong) {
-			return &exitError{exitUsage, err}
+			return cli.Exit(cli.ExitUsage, err)
 		}
 		return a.conclude(r, err, *output)
 	}
@@ -65,8 +66,8 @@ func addFlag(cmd *cobra.Command, f setup.Flag) {
 	}
 	switch {
 	case f.Choices != nil:
-		complete(cmd, f.Name, cobra.ShellCompDirectiveNoFileComp, f.Choices...)
+		cli.Complete(cmd, f.Name, cobra.ShellCompDirectiveNoFileComp, f.Choices...)
 	case f.Name == "dir":
-		complete(cmd, f.Name, cobra.ShellCompDirectiveFilterDirs)
+		cli.Complete(cmd, f.Name, cobra.ShellCompDirectiveFilterDirs)
 	}
 }

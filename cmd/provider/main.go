@@ -12,41 +12,15 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 
-	"github.com/baokms/baokms/internal/provider/command"
+	"github.com/baokms/baokms/internal/cli"
 	"github.com/baokms/baokms/internal/provider/config"
 	"github.com/baokms/baokms/internal/provider/serve"
 )
-
-// Exit codes (design: config-and-cli).
-const (
-	exitOK = iota
-	exitUnclassified
-	exitUsage
-	exitConfiguration
-	exitCheckFailed
-	exitRuntime
-)
-
-// exitError is an error whose exit code a command has chosen.
-type exitError struct {
-	code int
-	err  error // nil when all has been said already
-}
-
-func (e *exitError) Error() string {
-	if e.err == nil {
-		return fmt.Sprintf("exit code %d", e.code)
-	}
-	return e.err.Error()
-}
-func (e *exitError) Unwrap() error { return e.err }
 
 // app is what the commands share: the process's surroundings, replaced by tests.
 type app struct {
@@ -54,8 +28,6 @@ type app struct {
 	getenv         func(string) string
 	// serve runs the provider until ctx ends.
 	serve func(ctx context.Context, o serve.Options) error
-
-	started bool // a command has begun: later errors are not about its usage
 }
 
 func main() {
@@ -68,47 +40,14 @@ func main() {
 
 // run executes a command line and returns the exit code.
 func (a *app) run(ctx context.Context, args []string) int {
-	root := a.root()
-	root.SetArgs(append([]string{}, args...)) // nil would mean the process's own
-	cmd, err := root.ExecuteContextC(ctx)
-	if err == nil {
-		return exitOK
-	}
-	code := a.exitCode(err)
-	if err != errCheckFailed {
-		a.print(err)
-	}
-	if code == exitUsage {
-		fmt.Fprintf(a.stderr, "Run '%s --help' for what it takes.\n", cmd.CommandPath())
-	}
-	return code
+	return cli.Run(ctx, a.root(), args, explain)
 }
 
-// exitCode maps an error to the process's exit code.
-func (a *app) exitCode(err error) int {
-	var chosen *exitError
-	var cfg *config.Error
-	switch {
-	case errors.As(err, &chosen):
-		return chosen.code
-	case errors.As(err, &cfg):
-		return exitConfiguration
-	case !a.started:
-		return exitUsage
+// explain tells a refused configuration with one line for each problem.
+func explain(err error) (int, []string) {
+	var refused *config.Error
+	if errors.As(err, &refused) {
+		return cli.ExitConfiguration, refused.Lines()
 	}
-	return exitUnclassified
-}
-
-// print writes an error for a person, a configuration's with one line for each
-// problem.
-func (a *app) print(err error) {
-	lines := strings.Split(err.Error(), "\n")
-	var cfg *config.Error
-	if errors.As(err, &cfg) {
-		lines = cfg.Lines()
-	}
-	lines[0] = program + ": " + lines[0]
-	for _, l := range lines {
-		fmt.Fprintln(a.stderr, command.Visible(l)) // it may name a file
-	}
+	return 0, nil
 }

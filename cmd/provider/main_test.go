@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"io"
 	"os"
 	"path/filepath"
@@ -15,31 +14,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/baokms/baokms/internal/cli"
+	"github.com/baokms/baokms/internal/cli/clitest"
+	"github.com/baokms/baokms/internal/goldentest"
 	"github.com/baokms/baokms/internal/provider/command"
 	"github.com/baokms/baokms/internal/provider/config"
 	"github.com/baokms/baokms/internal/provider/serve"
 	"github.com/baokms/baokms/internal/provider/version"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
-
-// golden compares got with a file under testdata.
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	file := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("differs from %s; got:\n%s", file, got)
-	}
-}
 
 // outcome is what a command line left behind.
 type outcome struct {
@@ -82,10 +64,10 @@ func TestConfigGolden(t *testing.T) {
 	path := configFile(t)
 	for output, file := range map[string]string{"text": "config.golden.yaml", "json": "config.golden.json"} {
 		got := execute(t, nil, "config", "--config", path, "--output", output)
-		if got.code != exitOK || got.stderr != "" {
+		if got.code != cli.ExitOK || got.stderr != "" {
 			t.Fatalf("%s: exit %d, stderr %q", output, got.code, got.stderr)
 		}
-		golden(t, file, got.stdout)
+		goldentest.Check(t, filepath.Join("testdata", file), got.stdout)
 	}
 	if text, plain := execute(t, nil, "config", "--config", path, "--output", "text"), execute(t, nil, "config", "--config", path); text != plain {
 		t.Errorf("text is not the default: %+v", plain)
@@ -99,7 +81,7 @@ func TestConfigTextIsAFile(t *testing.T) {
 	if err := os.WriteFile(again, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got := execute(t, nil, "config", "--config", again); got.stdout != text || got.code != exitOK {
+	if got := execute(t, nil, "config", "--config", again); got.stdout != text || got.code != cli.ExitOK {
 		t.Errorf("printed again it is\n%s%s", got.stdout, got.stderr)
 	}
 }
@@ -128,7 +110,7 @@ func TestConfigFromTheEnvironment(t *testing.T) {
 	}
 	// The flag wins over the environment.
 	env[config.EnvConfig] = "/nowhere/config.yaml"
-	if got := execute(t, env, "config", "--config", configFile(t)); got.code != exitOK {
+	if got := execute(t, env, "config", "--config", configFile(t)); got.code != cli.ExitOK {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -147,38 +129,38 @@ func TestRefusals(t *testing.T) {
 		code   int
 		stderr []string // one prefix for each line
 	}{
-		{"nothing", nil, nil, exitUsage, []string{"bao-kms-provider: name a command", "Run 'bao-kms-provider --help'"}},
-		{"an unknown command", []string{"bogus"}, nil, exitUsage, []string{`bao-kms-provider: unknown command "bogus"`, "Run 'bao-kms-provider --help'"}},
-		{"an unknown subcommand", []string{"config", "bogus"}, nil, exitUsage, []string{`bao-kms-provider: unknown command "bogus" for "bao-kms-provider config"`, "Run 'bao-kms-provider config --help'"}},
-		{"an unknown flag", []string{"config", "--bogus"}, nil, exitUsage, []string{"bao-kms-provider: unknown flag: --bogus", "Run 'bao-kms-provider config --help'"}},
-		{"an unknown output", []string{"config", "--output", "xml"}, nil, exitUsage, []string{`bao-kms-provider: invalid argument "xml" for "--output" flag: write text or json`, "Run"}},
-		{"a flag without value", []string{"config", "--config"}, nil, exitUsage, []string{"bao-kms-provider: flag needs an argument: --config", "Run"}},
-		{"policy without a name", []string{"policy"}, nil, exitUsage, []string{"bao-kms-provider: name the policy to print: openbao", "Run 'bao-kms-provider policy --help'"}},
-		{"policy of something else", []string{"policy", "vault"}, nil, exitUsage, []string{`bao-kms-provider: unknown command "vault"`, "Run"}},
-		{"too many arguments", []string{"version", "now"}, nil, exitUsage, []string{`bao-kms-provider: unknown command "now"`, "Run"}},
-		{"an unknown shell", []string{"completion", "csh"}, nil, exitUsage, []string{`bao-kms-provider: unknown command "csh"`, "Run"}},
-		{"no shell", []string{"completion"}, nil, exitUsage, []string{"bao-kms-provider: name a shell: bash, fish, powershell, zsh", "Run"}},
-		{"--dev elsewhere", []string{"config", "--dev"}, nil, exitUsage, []string{"bao-kms-provider: unknown flag: --dev", "Run"}},
-		{"retire without a bound", []string{"retire-versions"}, nil, exitUsage, []string{"bao-kms-provider: give --before-version", "Run 'bao-kms-provider retire-versions --help'"}},
-		{"retire below 1", []string{"retire-versions", "--before-version", "1"}, nil, exitUsage, []string{"bao-kms-provider: --before-version must be a Transit version from 2 on", "Run"}},
-		{"retire below what is no number", []string{"retire-versions", "--before-version", "two"}, nil, exitUsage, []string{`bao-kms-provider: invalid argument "two" for "--before-version" flag`, "Run"}},
-		{"apply without a review", []string{"retire-versions", "--before-version", "2", "--apply"}, nil, exitUsage, []string{"bao-kms-provider: --apply needs --expected-state-hash", "Run"}},
-		{"a review without apply", []string{"restore-versions", "--versions", "1", "--expected-state-hash", "sha256:0"}, nil, exitUsage, []string{"bao-kms-provider: --expected-state-hash is for --apply", "Run"}},
-		{"restore nothing", []string{"restore-versions"}, nil, exitUsage, []string{"bao-kms-provider: give --versions", "Run"}},
-		{"restore no versions", []string{"restore-versions", "--versions", "1,,2"}, nil, exitUsage, []string{`bao-kms-provider: invalid argument "1,,2" for "--versions" flag: write versions`, "Run"}},
-		{"restore version 0", []string{"restore-versions", "--versions", "0"}, nil, exitUsage, []string{`bao-kms-provider: invalid argument "0"`, "Run"}},
+		{"nothing", nil, nil, cli.ExitUsage, []string{"bao-kms-provider: name a command", "Run 'bao-kms-provider --help'"}},
+		{"an unknown command", []string{"bogus"}, nil, cli.ExitUsage, []string{`bao-kms-provider: unknown command "bogus"`, "Run 'bao-kms-provider --help'"}},
+		{"an unknown subcommand", []string{"config", "bogus"}, nil, cli.ExitUsage, []string{`bao-kms-provider: unknown command "bogus" for "bao-kms-provider config"`, "Run 'bao-kms-provider config --help'"}},
+		{"an unknown flag", []string{"config", "--bogus"}, nil, cli.ExitUsage, []string{"bao-kms-provider: unknown flag: --bogus", "Run 'bao-kms-provider config --help'"}},
+		{"an unknown output", []string{"config", "--output", "xml"}, nil, cli.ExitUsage, []string{`bao-kms-provider: invalid argument "xml" for "--output" flag: write text or json`, "Run"}},
+		{"a flag without value", []string{"config", "--config"}, nil, cli.ExitUsage, []string{"bao-kms-provider: flag needs an argument: --config", "Run"}},
+		{"policy without a name", []string{"policy"}, nil, cli.ExitUsage, []string{"bao-kms-provider: name the policy to print: openbao", "Run 'bao-kms-provider policy --help'"}},
+		{"policy of something else", []string{"policy", "vault"}, nil, cli.ExitUsage, []string{`bao-kms-provider: unknown command "vault"`, "Run"}},
+		{"too many arguments", []string{"version", "now"}, nil, cli.ExitUsage, []string{`bao-kms-provider: unknown command "now"`, "Run"}},
+		{"an unknown shell", []string{"completion", "csh"}, nil, cli.ExitUsage, []string{`bao-kms-provider: unknown command "csh"`, "Run"}},
+		{"no shell", []string{"completion"}, nil, cli.ExitUsage, []string{"bao-kms-provider: name a shell: bash, fish, powershell, zsh", "Run"}},
+		{"--dev elsewhere", []string{"config", "--dev"}, nil, cli.ExitUsage, []string{"bao-kms-provider: unknown flag: --dev", "Run"}},
+		{"retire without a bound", []string{"retire-versions"}, nil, cli.ExitUsage, []string{"bao-kms-provider: give --before-version", "Run 'bao-kms-provider retire-versions --help'"}},
+		{"retire below 1", []string{"retire-versions", "--before-version", "1"}, nil, cli.ExitUsage, []string{"bao-kms-provider: --before-version must be a Transit version from 2 on", "Run"}},
+		{"retire below what is no number", []string{"retire-versions", "--before-version", "two"}, nil, cli.ExitUsage, []string{`bao-kms-provider: invalid argument "two" for "--before-version" flag`, "Run"}},
+		{"apply without a review", []string{"retire-versions", "--before-version", "2", "--apply"}, nil, cli.ExitUsage, []string{"bao-kms-provider: --apply needs --expected-state-hash", "Run"}},
+		{"a review without apply", []string{"restore-versions", "--versions", "1", "--expected-state-hash", "sha256:0"}, nil, cli.ExitUsage, []string{"bao-kms-provider: --expected-state-hash is for --apply", "Run"}},
+		{"restore nothing", []string{"restore-versions"}, nil, cli.ExitUsage, []string{"bao-kms-provider: give --versions", "Run"}},
+		{"restore no versions", []string{"restore-versions", "--versions", "1,,2"}, nil, cli.ExitUsage, []string{`bao-kms-provider: invalid argument "1,,2" for "--versions" flag: write versions`, "Run"}},
+		{"restore version 0", []string{"restore-versions", "--versions", "0"}, nil, cli.ExitUsage, []string{`bao-kms-provider: invalid argument "0"`, "Run"}},
 
-		{"no file", []string{"config", "--config", good + ".missing"}, nil, exitConfiguration, []string{"bao-kms-provider: configuration file " + good + ".missing: does not exist"}},
-		{"no file in the environment", []string{"policy", "openbao"}, map[string]string{config.EnvConfig: "relative.yaml"}, exitConfiguration, []string{"bao-kms-provider: configuration file relative.yaml: the path is relative"}},
-		{"a file whose name moves the cursor", []string{"config", "--config", "/nowhere/\x1b[31m"}, nil, exitConfiguration, []string{`bao-kms-provider: configuration file /nowhere/\x1b[31m: does not exist`}},
-		{"an open file", []string{"config", "--config", open}, nil, exitConfiguration, []string{"bao-kms-provider: configuration file " + open + ": has mode 0644; run chmod 0640"}},
-		{"three problems", []string{"config", "--config", wrong}, nil, exitConfiguration, []string{
+		{"no file", []string{"config", "--config", good + ".missing"}, nil, cli.ExitConfiguration, []string{"bao-kms-provider: configuration file " + good + ".missing: does not exist"}},
+		{"no file in the environment", []string{"policy", "openbao"}, map[string]string{config.EnvConfig: "relative.yaml"}, cli.ExitConfiguration, []string{"bao-kms-provider: configuration file relative.yaml: the path is relative"}},
+		{"a file whose name moves the cursor", []string{"config", "--config", "/nowhere/\x1b[31m"}, nil, cli.ExitConfiguration, []string{`bao-kms-provider: configuration file /nowhere/\x1b[31m: does not exist`}},
+		{"an open file", []string{"config", "--config", open}, nil, cli.ExitConfiguration, []string{"bao-kms-provider: configuration file " + open + ": has mode 0644; run chmod 0640"}},
+		{"three problems", []string{"config", "--config", wrong}, nil, cli.ExitConfiguration, []string{
 			"bao-kms-provider: configuration file " + wrong + " has 3 problems:", "  line 1: configVersion must be", "  line 12: auth.jwt.mountPath does not", "  line 20: transit.keyIdScope.clusterId is empty"}},
-		{"the same for a policy", []string{"policy", "openbao", "--config", wrong}, nil, exitConfiguration, []string{
+		{"the same for a policy", []string{"policy", "openbao", "--config", wrong}, nil, cli.ExitConfiguration, []string{
 			"bao-kms-provider: configuration file " + wrong + " has 3 problems:", "  line 1: ", "  line 12: ", "  line 20: "}},
-		{"the same for every command that looks at the node", []string{"rotation-plan", "--config", wrong, "--output", "json"}, nil, exitConfiguration, []string{
+		{"the same for every command that looks at the node", []string{"rotation-plan", "--config", wrong, "--output", "json"}, nil, cli.ExitConfiguration, []string{
 			"bao-kms-provider: configuration file " + wrong + " has 3 problems:", "  line 1: ", "  line 12: ", "  line 20: "}},
-		{"a bad override", []string{"config", "--config", good}, map[string]string{config.EnvLogLevel: "loud"}, exitConfiguration, []string{
+		{"a bad override", []string{"config", "--config", good}, map[string]string{config.EnvLogLevel: "loud"}, cli.ExitConfiguration, []string{
 			"bao-kms-provider: configuration file " + good + " has a problem:", "  logging.level has a bad value in the environment variable BAO_KMS_PROVIDER_LOG_LEVEL"}},
 	}
 	for _, c := range cases {
@@ -208,9 +190,9 @@ func TestServe(t *testing.T) {
 		code   int
 		stderr string
 	}{
-		{"a clean end", nil, exitOK, ""},
-		{"a failure", errors.New("OpenBao: cannot be reached; check openbao.address"), exitRuntime, "bao-kms-provider: OpenBao: cannot be reached; check openbao.address\n"},
-		{"a refused configuration", refused, exitConfiguration, "bao-kms-provider: the configuration has a problem:\n  a.b is wrong; write c\n"},
+		{"a clean end", nil, cli.ExitOK, ""},
+		{"a failure", errors.New("OpenBao: cannot be reached; check openbao.address"), cli.ExitRuntime, "bao-kms-provider: OpenBao: cannot be reached; check openbao.address\n"},
+		{"a refused configuration", refused, cli.ExitConfiguration, "bao-kms-provider: the configuration has a problem:\n  a.b is wrong; write c\n"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -248,7 +230,7 @@ func TestServeDefaults(t *testing.T) {
 
 func TestPolicyOpenBao(t *testing.T) {
 	got := execute(t, nil, "policy", "openbao", "--config", configFile(t))
-	if got.code != exitOK || got.stderr != "" {
+	if got.code != cli.ExitOK || got.stderr != "" {
 		t.Fatalf("got %+v", got)
 	}
 	for _, path := range []string{"transit/prod/keys/kms-workload-a", "transit/prod/config/keys", "transit/prod/encrypt/kms-workload-a", "transit/prod/decrypt/kms-workload-a"} {
@@ -264,7 +246,7 @@ func TestSchema(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got != (outcome{exitOK, string(want), ""}) {
+	if got != (outcome{cli.ExitOK, string(want), ""}) {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -276,7 +258,7 @@ func TestVersion(t *testing.T) {
 	if v.Dirty {
 		want = strings.Replace(want, "false", "true", 1)
 	}
-	if got != (outcome{exitOK, want, ""}) {
+	if got != (outcome{cli.ExitOK, want, ""}) {
 		t.Errorf("got %+v, want %q", got, want)
 	}
 	var report map[string]any
@@ -296,39 +278,24 @@ func TestDoctorWithoutConfiguration(t *testing.T) {
 	if err := json.Unmarshal([]byte(got.stdout), &r); err != nil {
 		t.Fatalf("%v: %+v", err, got)
 	}
-	if got.code != exitCheckFailed || got.stderr != "" || r.Kind != command.KindDoctor || r.Result != command.Fail || len(r.Checks) != 21 || r.Checks[0].ID != "config.valid" || r.Checks[0].Result != command.Fail {
+	if got.code != cli.ExitCheckFailed || got.stderr != "" || r.Kind != command.KindDoctor || r.Result != command.Fail || len(r.Checks) != 21 || r.Checks[0].ID != "config.valid" || r.Checks[0].Result != command.Fail {
 		t.Errorf("exit %d, stderr %q, report %+v", got.code, got.stderr, r)
 	}
 	text := execute(t, nil, "doctor", "--config", "/nowhere/config.yaml")
-	if text.code != exitCheckFailed || text.stderr != "" || !strings.Contains(text.stdout, "FAIL  config.valid") || strings.Contains(text.stdout, "\x1b") {
+	if text.code != cli.ExitCheckFailed || text.stderr != "" || !strings.Contains(text.stdout, "FAIL  config.valid") || strings.Contains(text.stdout, "\x1b") {
 		t.Errorf("exit %d, stderr %q:\n%s", text.code, text.stderr, text.stdout)
 	}
 }
 
-// Every command of ours explains itself, with an example, and exits with 0.
+// Every command explains itself within 80 columns, with examples that it accepts.
 func TestHelp(t *testing.T) {
-	var walk func(cmd *cobra.Command)
-	walk = func(cmd *cobra.Command) {
-		args := append(strings.Fields(cmd.CommandPath())[1:], "--help")
-		got := execute(t, nil, args...)
-		if got.code != exitOK || got.stderr != "" || !strings.Contains(got.stdout, cmd.Long) || !strings.Contains(got.stdout, "Examples:\n  ") {
-			t.Errorf("%v: got %+v", args, got)
-		}
-		if cmd.Name() == "completion" {
-			return // its shells are the library's
-		}
-		for _, sub := range cmd.Commands() {
-			walk(sub)
-		}
-	}
-	a := &app{stdout: io.Discard, stderr: io.Discard}
-	walk(a.root())
+	clitest.CheckHelp(t, func(stdout *bytes.Buffer) *cobra.Command { return (&app{stdout: stdout, stderr: io.Discard}).root() })
 }
 
 func TestCompletion(t *testing.T) {
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
 		got := execute(t, nil, "completion", shell)
-		if got.code != exitOK || !strings.Contains(got.stdout, program) || got.stderr != "" {
+		if got.code != cli.ExitOK || !strings.Contains(got.stdout, program) || got.stderr != "" {
 			t.Errorf("%s: exit %d, %d bytes, stderr %q", shell, got.code, len(got.stdout), got.stderr)
 		}
 	}
@@ -345,7 +312,7 @@ func TestUnwritableOutput(t *testing.T) {
 	for _, args := range [][]string{{"version"}, {"version", "--output", "json"}, {"config", "schema"}, {"config", "--config", path}, {"policy", "openbao", "--config", path}} {
 		var stderr bytes.Buffer
 		a := &app{stdout: full{}, stderr: &stderr, getenv: func(string) string { return "" }}
-		if code := a.run(t.Context(), args); code != exitUnclassified || stderr.String() != "bao-kms-provider: no space left\n" {
+		if code := a.run(t.Context(), args); code != cli.ExitUnclassified || stderr.String() != "bao-kms-provider: no space left\n" {
 			t.Errorf("%v: exit %d, stderr %q", args, code, stderr.String())
 		}
 	}
@@ -359,8 +326,8 @@ func TestUnwritableReport(t *testing.T) {
 		"the files were written; only the report could not be: no space left; remove the directory to run init again":          {Files: []command.File{{Name: "a"}}},
 	} {
 		a := &app{stdout: full{}, getenv: func(string) string { return "" }}
-		for _, output := range []format{formatText, formatJSON} {
-			if err := a.conclude(r.Seal(command.KindRetirement), nil, output); err == nil || err.Error() != want || a.exitCode(err) == exitOK {
+		for _, output := range []string{cli.Text, cli.JSON} {
+			if err := a.conclude(r.Seal(command.KindRetirement), nil, output); err == nil || err.Error() != want {
 				t.Errorf("%v, want %q", err, want)
 			}
 		}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/baokms/baokms/internal/cli"
 	"github.com/baokms/baokms/internal/provider/policy"
 )
 
@@ -17,7 +18,7 @@ written by whoever administers OpenBao. It changes nothing.`,
 		Example: `  bao-kms-provider policy openbao`,
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			return usageError("name the policy to print: openbao")
+			return cli.Usage("name the policy to print: openbao")
 		},
 	}
 	cmd.AddCommand(a.policyOpenBaoCommand())

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/baokms/baokms/internal/cli"
 	"github.com/baokms/baokms/internal/provider/command"
 	"github.com/baokms/baokms/internal/provider/config"
 	"github.com/baokms/baokms/internal/provider/diagnose"
@@ -19,7 +20,7 @@ import (
 )
 
 // errCheckFailed ends a command whose report says already what is wrong.
-var errCheckFailed = &exitError{exitCheckFailed, nil}
+var errCheckFailed = cli.Told(cli.ExitCheckFailed)
 
 // ask answers a command's question with a report.
 type ask func(ctx context.Context, o diagnose.Options) (*command.Report, error)
@@ -28,7 +29,7 @@ type ask func(ctx context.Context, o diagnose.Options) (*command.Report, error)
 // gets --config and --output, and reads the configuration before it asks, so that
 // a refused one ends every command in the same way.
 func (a *app) reports(cmd *cobra.Command, question ask) {
-	path, output := configFlag(cmd), outputFlag(cmd)
+	path, output := configFlag(cmd), cli.OutputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if _, err := a.load(*path); err != nil {
 			return err
@@ -38,9 +39,9 @@ func (a *app) reports(cmd *cobra.Command, question ask) {
 }
 
 // answer asks and writes the report. A credential may be read from here on.
-func (a *app) answer(ctx context.Context, path string, output format, question ask) error {
+func (a *app) answer(ctx context.Context, path string, output string, question ask) error {
 	if err := process.Harden(); err != nil {
-		return &exitError{exitRuntime, err}
+		return cli.Exit(cli.ExitRuntime, err)
 	}
 	r, err := question(ctx, diagnose.Options{
 		ConfigPath: config.Path(path, a.getenv),
@@ -52,19 +53,18 @@ func (a *app) answer(ctx context.Context, path string, output format, question a
 
 // conclude writes a report, if there is one, and turns how it ended into an
 // error with its exit code.
-func (a *app) conclude(r *command.Report, err error, output format) error {
+func (a *app) conclude(r *command.Report, err error, output string) error {
 	if r != nil {
 		if written := a.write(r, output); written != nil {
 			return errors.Join(err, unwritten(r, written))
 		}
 	}
 	var refused *config.Error
-	var chosen *exitError
 	switch {
-	case errors.As(err, &refused), errors.As(err, &chosen):
+	case errors.As(err, &refused), cli.Chosen(err):
 		return err
 	case err != nil:
-		return &exitError{exitRuntime, err}
+		return cli.Exit(cli.ExitRuntime, err)
 	case r.Result == command.Fail:
 		return errCheckFailed
 	}
@@ -83,8 +83,8 @@ func unwritten(r *command.Report, err error) error {
 	return fmt.Errorf("the report could not be written: %w", err)
 }
 
-func (a *app) write(r *command.Report, output format) error {
-	if output == formatJSON {
+func (a *app) write(r *command.Report, output string) error {
+	if output == cli.JSON {
 		return command.WriteJSON(a.stdout, r)
 	}
 	return command.WriteText(a.stdout, r, a.style())
@@ -126,5 +126,5 @@ func terminalColumns(w io.Writer) (int, bool) {
 
 // required is the complaint about flags that were not given.
 func required(flags ...string) error {
-	return usageError("give " + strings.Join(flags, ", "))
+	return cli.Usage("give " + strings.Join(flags, ", "))
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/baokms/baokms/internal/cli"
 	"github.com/baokms/baokms/internal/provider/command"
 	"github.com/baokms/baokms/internal/provider/diagnose"
 	"github.com/baokms/baokms/internal/provider/operate"
@@ -39,15 +40,15 @@ func addApplyFlags(cmd *cobra.Command) *applyFlags {
 // which would else be an apply without it.
 func (f *applyFlags) check(cmd *cobra.Command) error {
 	if f.apply && f.reviewed.StateHash == "" {
-		return usageError("--apply needs --expected-state-hash: plan first, review, and give the plan's stateHash")
+		return cli.Usage("--apply needs --expected-state-hash: plan first, review, and give the plan's stateHash")
 	}
 	for _, flag := range []struct{ name, hash string }{{stateHashFlag, f.reviewed.StateHash}, {nextStateHashFlag, f.reviewed.NextStateHash}} {
 		switch {
 		case !cmd.Flags().Changed(flag.name):
 		case !f.apply:
-			return usageError("--" + flag.name + " is for --apply: without it nothing is changed")
+			return cli.Usage("--" + flag.name + " is for --apply: without it nothing is changed")
 		case !registry.IsHash(flag.hash):
-			return usageError("--" + flag.name + ` must be "sha256:" and 64 lower-case hex digits, as the reviewed plan prints it`)
+			return cli.Usage("--" + flag.name + ` must be "sha256:" and 64 lower-case hex digits, as the reviewed plan prints it`)
 		}
 	}
 	return nil
@@ -56,10 +57,10 @@ func (f *applyFlags) check(cmd *cobra.Command) error {
 func (a *app) retireCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "retire-versions --before-version N",
-		Short: "Plan the retirement of old key versions on this node, or apply a reviewed plan",
+		Short: "Plan to retire old key versions, or apply a plan",
 		Long: `retire-versions makes old Transit versions removed records on this node: it will
-no longer decrypt with them, and no longer need them in OpenBao. It does not touch
-OpenBao, other nodes, or any object in etcd.
+no longer decrypt with them, and no longer need them in OpenBao. It does not
+touch OpenBao, other nodes, or any object in etcd.
 
 Without --apply it changes nothing and prints the plan. The plan depends on the
 registry alone and not on the time, so nextStateHash is what can be reviewed.
@@ -73,8 +74,8 @@ can know: retire only with evidence of a complete rewrite. Raise a minimum in
 OpenBao only when the plan says on every node that there is nothing to do.
 restore-versions takes it back, as long as OpenBao still has the version.`,
 		Example: `  runuser -u openbao-kms -- bao-kms-provider retire-versions --before-version 3
-  runuser -u openbao-kms -- bao-kms-provider retire-versions --before-version 3 \
-    --apply --expected-state-hash sha256:HASH \
+  runuser -u openbao-kms -- bao-kms-provider retire-versions \
+    --before-version 3 --apply --expected-state-hash sha256:HASH \
     --expected-next-state-hash sha256:HASH`,
 		Args: cobra.NoArgs,
 	}
@@ -92,7 +93,7 @@ restore-versions takes it back, as long as OpenBao still has the version.`,
 		case !cmd.Flags().Changed("before-version"):
 			return required("--before-version")
 		case before < 2 || before > math.MaxInt32:
-			return usageError("--before-version must be a Transit version from 2 on: nothing is below version 1")
+			return cli.Usage("--before-version must be a Transit version from 2 on: nothing is below version 1")
 		}
 		return flags.check(cmd)
 	}
@@ -102,16 +103,16 @@ restore-versions takes it back, as long as OpenBao still has the version.`,
 func (a *app) restoreCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "restore-versions --versions N,N",
-		Short: "Plan to take removed key versions back on this node, or apply a reviewed plan",
-		Long: `restore-versions makes removed Transit versions decrypt again on this node. It is
-for a retirement that came too early: an object or a backup still needs the
+		Short: "Plan to take removed versions back, or apply a plan",
+		Long: `restore-versions makes removed Transit versions decrypt again on this node. It
+is for a retirement that came too early: an object or a backup still needs the
 version. OpenBao must still have it, and its minimums must allow it; the command
 does not touch OpenBao.
 
 Without --apply it changes nothing and prints the plan. With --apply and the
-plan's stateHash it takes the lock that a running provider holds, so the provider
-must be stopped, makes the plan again, and saves it once. Give the plan's
-nextStateHash too: then only the reviewed outcome is saved, and after an
+plan's stateHash it takes the lock that a running provider holds, so the
+provider must be stopped, makes the plan again, and saves it once. Give the
+plan's nextStateHash too: then only the reviewed outcome is saved, and after an
 interruption the same command can be run again until it exits with 0.`,
 		Example: `  runuser -u openbao-kms -- bao-kms-provider restore-versions --versions 1,2
   runuser -u openbao-kms -- bao-kms-provider restore-versions --versions 1,2 \

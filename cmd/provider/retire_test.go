@@ -3,6 +3,8 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"github.com/baokms/baokms/internal/cli"
 )
 
 // An apply is held against what was reviewed, or it is none.
@@ -27,7 +29,7 @@ func TestApplyFlags(t *testing.T) {
 		for _, command := range [][]string{{"retire-versions", "--before-version", "2"}, {"restore-versions", "--versions", "1"}} {
 			t.Run(c.name+" "+command[0], func(t *testing.T) {
 				got := execute(t, nil, append(command, c.args...)...)
-				if got.code != exitUsage || got.stdout != "" || !strings.Contains(got.stderr, "bao-kms-provider: "+c.want) {
+				if got.code != cli.ExitUsage || got.stdout != "" || !strings.Contains(got.stderr, "bao-kms-provider: "+c.want) {
 					t.Errorf("exit %d, %q, %q; want %q", got.code, got.stdout, got.stderr, c.want)
 				}
 			})
@@ -36,7 +38,7 @@ func TestApplyFlags(t *testing.T) {
 	// Both hashes are taken: what is refused then is the configuration.
 	got := execute(t, nil, "retire-versions", "--before-version", "2", "--apply", "--expected-state-hash", hash, "--expected-next-state-hash", hash,
 		"--config", t.TempDir()+"/none.yaml")
-	if got.code != exitConfiguration {
+	if got.code != cli.ExitConfiguration {
 		t.Errorf("exit %d, %q", got.code, got.stderr)
 	}
 }

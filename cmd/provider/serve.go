@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/baokms/baokms/internal/cli"
 	"github.com/baokms/baokms/internal/provider/config"
 	"github.com/baokms/baokms/internal/provider/serve"
 	"github.com/baokms/baokms/internal/provider/version"
@@ -36,7 +37,7 @@ cannot start within bootstrap.graceTimeout or fails later.`,
 		if err == nil || errors.As(err, &refused) {
 			return err
 		}
-		return &exitError{exitRuntime, err}
+		return cli.Exit(cli.ExitRuntime, err)
 	}
 	return cmd
 }

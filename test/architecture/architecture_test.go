@@ -75,10 +75,21 @@ func TestTheProviderLinksNoKubernetesClient(t *testing.T) {
 // forTests: a package that only tests use has a name that ends in "test".
 func forTests(path string) bool { return strings.HasSuffix(path, "test") }
 
-func TestTheProviderLinksNoTestCode(t *testing.T) {
-	for path, p := range list(t, true, "./cmd/provider") {
+func TestTheProgramsLinkNoTestCode(t *testing.T) {
+	for path, p := range list(t, true, "./cmd/provider", "./cmd/manager") {
 		if !p.Standard && strings.HasPrefix(path, module) && forTests(path) {
-			t.Errorf("the provider links %s", path)
+			t.Errorf("a program links %s", path)
+		}
+	}
+}
+
+// TestThePlumbingIsThin: what both command lines are made of brings neither
+// Kubernetes into the provider nor OpenBao into the manager.
+func TestThePlumbingIsThin(t *testing.T) {
+	allowed := []string{module + "internal/cli", module + "internal/provider/command", module + "internal/provider/version"}
+	for path := range list(t, true, "./internal/cli") {
+		if strings.HasPrefix(path, module) && !slices.Contains(allowed, path) || strings.Contains(path, "k8s.io/") {
+			t.Errorf("internal/cli links %s", path)
 		}
 	}
 }

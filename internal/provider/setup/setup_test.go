@@ -1,18 +1,16 @@
 package setup
 
 import (
-	"flag"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/baokms/baokms/internal/goldentest"
 	"github.com/baokms/baokms/internal/provider/command"
 	"github.com/baokms/baokms/internal/provider/config"
 	"github.com/baokms/baokms/internal/provider/version"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files, and those in deploy")
 
 // example are the options that deploy shows and the documentation uses.
 func example() Options {
@@ -89,22 +87,6 @@ func read(t *testing.T, path string) string {
 	return string(b)
 }
 
-// golden compares a text with a file, or writes it there.
-func golden(t *testing.T, path, got string) {
-	t.Helper()
-	if *update {
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if want := read(t, path); got != want {
-		t.Errorf("%s differs (rewrite it with -update); got:\n%s", path, got)
-	}
-}
-
 func TestGolden(t *testing.T) {
 	for name, o := range variants {
 		t.Run(name, func(t *testing.T) {
@@ -114,14 +96,14 @@ func TestGolden(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, e := range entries {
-				golden(t, filepath.Join("testdata", name, e.Name()), read(t, filepath.Join(dir, e.Name())))
+				goldentest.Check(t, filepath.Join("testdata", name, e.Name()), read(t, filepath.Join(dir, e.Name())))
 			}
 			var text strings.Builder
 			if err := command.WriteText(&text, r, command.Style{Width: 80}); err != nil {
 				t.Fatal(err)
 			}
 			// The one part that depends on where it was run.
-			golden(t, filepath.Join("testdata", name, "report.txt"), strings.ReplaceAll(text.String(), dir, "/root/openbao-kms"))
+			goldentest.Check(t, filepath.Join("testdata", name, "report.txt"), strings.ReplaceAll(text.String(), dir, "/srv/openbao-kms"))
 		})
 	}
 }
@@ -140,7 +122,7 @@ func TestDeploy(t *testing.T) {
 		"sysusers.d/openbao-kms-static-pod.conf": {asStaticPod(example()), sysusersFile},
 	} {
 		dir, _ := made(t, from.options)
-		golden(t, filepath.Join(deploy, path), read(t, filepath.Join(dir, from.file)))
+		goldentest.Check(t, filepath.Join(deploy, path), read(t, filepath.Join(dir, from.file)))
 	}
 	system, _ := made(t, example())
 	pod, _ := made(t, asStaticPod(example()))

@@ -13,6 +13,9 @@ import (
 // and a check made as root would pass where the provider fails.
 const asProvider = "runuser -u " + userName + " -- " + binaryPath + " "
 
+// backupDir is where the first copy of the state goes on the node.
+const backupDir = "/var/backups/openbao-kms"
+
 // steps are what to do with the files, in this order. The order is the point:
 // nothing is encrypted before it can be decrypted everywhere, and nothing that is
 // still needed is taken away.
@@ -121,10 +124,10 @@ func (o *Options) nodeSteps() []command.Step {
 		o.startStep(),
 		{Text: "Back up the state, now and after every rotation: once the key has been rotated, a node cannot start without it. The checkpoint comes first, both stay together, and the copy belongs on another machine",
 			Commands: []string{
-				"install -d -m 0700 /root/openbao-kms-state",
+				"install -d -m 0700 " + backupDir,
 				"cd " + stateDir,
-				"cp -p key-registry.json.checkpoint /root/openbao-kms-state/",
-				"cp -p key-registry.json /root/openbao-kms-state/",
+				"cp -p key-registry.json.checkpoint " + backupDir + "/",
+				"cp -p key-registry.json " + backupDir + "/",
 				"cd -",
 			}},
 	}
