@@ -12,6 +12,7 @@ import (
 
 // TestPolicyNarrowed takes one right after the other away. What needs it is not even tried.
 func TestPolicyNarrowed(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, worldOptions{})
 	rights := []struct {
 		path, capability, purpose string
@@ -87,6 +88,7 @@ func rule(path, capability string) string {
 
 // TestPolicySurplus adds one right after the other. The node works; what it need not be able to do is told.
 func TestPolicySurplus(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, worldOptions{})
 	for _, c := range []struct{ path, capability, word string }{
 		{mount + "/keys/" + key + "/rotate", "update", "rotate the key"},
@@ -164,6 +166,7 @@ func TestPolicySurplus(t *testing.T) {
 
 // TestPolicyRoot has the token be root, which OpenBao gives no login: its answer about the root token is what the node gets.
 func TestPolicyRoot(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, worldOptions{})
 	root := w.transit.Root()
 	w.proxy.Handle("/sys/capabilities-self", 1, func(rw http.ResponseWriter, r *http.Request) {

@@ -18,6 +18,7 @@ func from(d time.Duration) int64 { return time.Now().Add(d).Unix() }
 
 // TestJWT breaks the JWT on this node: it must be found without a login.
 func TestJWT(t *testing.T) {
+	t.Parallel()
 	shared := stacktest.Transit(t, stack.TransitOptions{Mount: mount, Key: key})
 	for _, c := range []struct {
 		name           string
@@ -27,6 +28,8 @@ func TestJWT(t *testing.T) {
 		reason         string
 		words          []string
 	}{
+		// The first, so that most of its minute is left when it is looked at.
+		{name: "ends soon", claims: map[string]any{"exp": from(238 * time.Second)}, result: command.Warn, reason: "credential_expires_soon", words: []string{"the JWT ends in 3m", "auth.jwt.minRemainingTtl (2m)", "replace the file in auth.jwt.jwtFile"}},
 		{name: "expired", claims: map[string]any{"exp": from(-time.Hour)}, words: []string{"auth.jwt.jwtFile: claim exp: it has expired", "replace the file auth.jwt.jwtFile"}},
 		{name: "too short", claims: map[string]any{"exp": from(time.Minute)}, words: []string{"auth.jwt.minRemainingTtl"}},
 		{name: "without an end", claims: map[string]any{"exp": nil}, words: []string{"claim exp is missing"}},
@@ -42,7 +45,6 @@ func TestJWT(t *testing.T) {
 		{name: "missing", spoil: remove, words: []string{"auth.jwt.jwtFile does not exist; have the issuer write this node's JWT there"}},
 		{name: "a link", spoil: link, words: []string{"auth.jwt.jwtFile is a symbolic link"}},
 		{name: "a directory", spoil: func(t *testing.T, file string) { remove(t, file); must(t, os.Mkdir(file, 0o700)) }, words: []string{"not a regular file"}},
-		{name: "ends soon", claims: map[string]any{"exp": from(200 * time.Second)}, result: command.Warn, reason: "credential_expires_soon", words: []string{"the JWT ends in 3m", "auth.jwt.minRemainingTtl (2m)", "replace the file in auth.jwt.jwtFile"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newNode(t, shared, worldOptions{claims: c.claims, fields: c.fields})
@@ -94,6 +96,7 @@ func link(t *testing.T, file string) {
 
 // TestLoginRefused has a good credential that OpenBao does not take.
 func TestLoginRefused(t *testing.T) {
+	t.Parallel()
 	shared := newWorld(t, worldOptions{}).transit
 	root := shared.Root()
 	for _, c := range []struct {
@@ -155,6 +158,7 @@ func TestLoginRefused(t *testing.T) {
 
 // TestToken has roles whose tokens do not do for long: a short one works all the same, one that ends by use does not.
 func TestToken(t *testing.T) {
+	t.Parallel()
 	shared := newWorld(t, worldOptions{}).transit
 	for _, c := range []struct {
 		name   string
@@ -197,6 +201,7 @@ func login(t *testing.T, transit *stack.Transit) {
 // TestCertificate is the other login method: its files, and what OpenBao says of them. No proxy can stand between here, so that
 // openbao.tls warns of the end of the stack's certificate.
 func TestCertificate(t *testing.T) {
+	t.Parallel()
 	shared := newWorld(t, worldOptions{}).transit
 	ca, stranger := stacktest.CA(t), stacktest.CA(t)
 	must(t, shared.EnableCertLogin(t.Context(), ca))

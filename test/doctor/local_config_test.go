@@ -38,6 +38,7 @@ func after(steps ...func(*testing.T, string)) func(*testing.T, string) {
 
 // TestConfigurationFile: the file's safety and its content are judged apart, and with a good content everything else is looked at.
 func TestConfigurationFile(t *testing.T) {
+	t.Parallel()
 	shared := newWorld(t, worldOptions{}).transit
 	permissions := func(words ...string) []string { return words }
 	for _, c := range []struct {
@@ -98,6 +99,7 @@ func TestConfigurationFile(t *testing.T) {
 
 // TestDirectoriesOfTrustedFiles: who can replace a file is told, and everything else is looked at all the same.
 func TestDirectoriesOfTrustedFiles(t *testing.T) {
+	t.Parallel()
 	shared := newWorld(t, worldOptions{}).transit
 	for _, c := range []struct {
 		name   string
@@ -128,6 +130,7 @@ func TestDirectoriesOfTrustedFiles(t *testing.T) {
 
 // TestTheReportNamesNoConfigurationValue: what is in a refused field is not repeated.
 func TestTheReportNamesNoConfigurationValue(t *testing.T) {
+	t.Parallel()
 	w := newNode(t, newWorld(t, worldOptions{}).transit, worldOptions{fields: map[string]any{"auth.method": "hvs-a-token-in-a-wrong-field"}})
 	c := checkOf(t, examine(t, w), "config.valid")
 	if c.Result != command.Fail || strings.Contains(told(c), "hvs-a-token") {
@@ -137,6 +140,7 @@ func TestTheReportNamesNoConfigurationValue(t *testing.T) {
 
 // TestEncryptionConfiguration: what doctor passes, a real kube-apiserver starts with and is ready; what it says is refused, is refused.
 func TestEncryptionConfiguration(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, worldOptions{})
 	w.serve(t)
 	file := filepath.Join(w.files.Dir, "encryption.yaml")

@@ -87,6 +87,7 @@ func cutOff(t *testing.T, file string) {
 
 // TestStateFiles breaks one of a node's files at a time.
 func TestStateFiles(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, worldOptions{})
 	r := examine(t, w)
 	expect(t, r, "registry.state", command.Pass, "", "the provider's first start makes it")
@@ -140,6 +141,7 @@ func TestStateFiles(t *testing.T) {
 
 // TestStateFilesOfAnInterruptedSave: the next start completes it, so nothing is wrong.
 func TestStateFilesOfAnInterruptedSave(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, worldOptions{})
 	w.serve(t)
 	w.stop(t)
@@ -155,6 +157,7 @@ func TestStateFilesOfAnInterruptedSave(t *testing.T) {
 
 // TestDirectoriesThatTheServiceMakes: before the first start they need not be there.
 func TestDirectoriesThatTheServiceMakes(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, worldOptions{})
 	ofDirectory(remove)(t, w)
 	remove(t, filepath.Dir(w.files.Socket))
@@ -167,6 +170,7 @@ func TestDirectoriesThatTheServiceMakes(t *testing.T) {
 
 // TestNoStateAndNoKey: whether a node may start without state depends on the key.
 func TestNoStateAndNoKey(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, worldOptions{})
 	must(t, w.transit.DeleteKey(t.Context(), key))
 	r := examine(t, w)
@@ -176,6 +180,7 @@ func TestNoStateAndNoKey(t *testing.T) {
 
 // TestRegistryAgainstOpenBao changes the key behind a node's back.
 func TestRegistryAgainstOpenBao(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, worldOptions{})
 	w.serve(t)
 	w.stop(t)
@@ -215,6 +220,7 @@ func TestRegistryAgainstOpenBao(t *testing.T) {
 
 // TestLockFile: what the next start refuses is told before it, and the real one does refuse it.
 func TestLockFile(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, worldOptions{})
 	w.serve(t)
 	onlyFails(t, examine(t, w)) // held
@@ -238,6 +244,7 @@ func TestLockFile(t *testing.T) {
 // TestRotatedWhileItIsLookedAt: the first answer about the key is held back until the key has been rotated and a provider has promoted it, so
 // that the files are newer than the answer. That is no rollback, for none of the commands that hold the two against each other.
 func TestRotatedWhileItIsLookedAt(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, worldOptions{fields: map[string]any{"openbao.timeout": "2s"}})
 	w.serve(t)
 	w.stop(t)
@@ -279,6 +286,7 @@ func (w *world) keyAnswer(t *testing.T) []byte {
 
 // TestTheKeyWasReplaced: another key of the same name, first with fewer versions and then with as many.
 func TestTheKeyWasReplaced(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, worldOptions{})
 	w.serve(t)
 	w.stop(t)

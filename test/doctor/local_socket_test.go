@@ -16,6 +16,7 @@ import (
 
 // TestSocketPath breaks where the sockets are to be.
 func TestSocketPath(t *testing.T) {
+	t.Parallel()
 	shared := newWorld(t, worldOptions{}).transit
 	run := func(f func(*testing.T, string)) func(*testing.T, *world) {
 		return func(t *testing.T, w *world) { t.Helper(); f(t, filepath.Dir(w.files.Socket)) }
@@ -74,7 +75,8 @@ func abandoned(t *testing.T, path string) {
 
 // TestTheRunningProvider looks at one that is well, frozen, unhealthy, killed, and of other files.
 func TestTheRunningProvider(t *testing.T) {
-	w := newWorld(t, worldOptions{fields: map[string]any{"status.statusMaxStaleness": "3s"}})
+	t.Parallel()
+	w, whole := newWorld(t, worldOptions{}), t
 	w.serve(t)
 	r := examine(t, w)
 	expect(t, r, "socket.kms", command.Pass, "", "healthy")
@@ -101,12 +103,29 @@ func TestTheRunningProvider(t *testing.T) {
 		await(t, "the provider is ready again", func() error { return w.ready(t.Context()) })
 	})
 	t.Run("without its state file", func(t *testing.T) {
+		// It looks at its files at its start, and not again for now: whether it has noticed is not chance.
+		quick := w.fields
+		again := func() { w.stop(t); must(t, w.files.WriteConfig(w.transit, w.fields)); w.serve(whole) }
+		w.fields = stepwise
+		again()
 		files := pairOf(t, w)
-		remove(t, w.files.State)
-		remove(t, w.files.State+".checkpoint")
+		lose := func() { remove(t, w.files.State); remove(t, w.files.State+".checkpoint") }
+		lose()
 		r := examine(t, w)
 		expect(t, r, "status.consistency", command.Fail, "status_inconsistent", "no usable state file", "do not restart it before")
 		onlyFails(t, r, "status.consistency")
+		files.put(t, w)
+		onlyFails(t, examine(t, w))
+
+		w.fields = quick
+		again()
+		lose()
+		await(t, "the provider misses its files", func() error {
+			if w.ready(t.Context()) == nil {
+				return os.ErrDeadlineExceeded
+			}
+			return nil
+		})
 		files.put(t, w)
 		await(t, "the provider has found its files again", func() error { return w.ready(t.Context()) })
 		onlyFails(t, examine(t, w))
@@ -143,6 +162,7 @@ func TestTheRunningProvider(t *testing.T) {
 
 // TestBeforeTheFirstStart: nobody needs to serve yet, unless the API server is told to use the provider.
 func TestBeforeTheFirstStart(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, worldOptions{})
 	r := examine(t, w)
 	expect(t, r, "socket.kms", command.Skip, "", "none runs, or one is still starting", "there is nothing at that path")
@@ -156,6 +176,7 @@ func TestBeforeTheFirstStart(t *testing.T) {
 
 // TestSocketDirectoryOfAnotherGroup: an API server that is let in by the group must get into the directory.
 func TestSocketDirectoryOfAnotherGroup(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, worldOptions{fields: map[string]any{"server.socketGroup": "12346", "server.reportSocketPath": nil}})
 	// Before the first start, a group that root would not need: somebody else will serve.
 	const asRoot = "config.permissions"
@@ -172,6 +193,7 @@ func TestSocketDirectoryOfAnotherGroup(t *testing.T) {
 
 // TestTheProviderServesAnotherVersion: the files are of an older generation than what the running provider has.
 func TestTheProviderServesAnotherVersion(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, worldOptions{})
 	w.serve(t)
 	w.stop(t)
@@ -192,6 +214,7 @@ func TestTheProviderServesAnotherVersion(t *testing.T) {
 
 // TestSomethingElseListens: other programs at server.socketPath.
 func TestSomethingElseListens(t *testing.T) {
+	t.Parallel()
 	shared := newWorld(t, worldOptions{}).transit
 	for _, c := range []struct {
 		name, reason, words string

@@ -23,6 +23,7 @@ func listener(t *testing.T) net.Listener {
 
 // TestOpenBaoInOrder is the first row of every table here: nothing is wrong.
 func TestOpenBaoInOrder(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, worldOptions{})
 	r := examine(t, w)
 	passes(t, r, "openbao.reachable", "clock.skew")
@@ -41,6 +42,7 @@ func TestOpenBaoInOrder(t *testing.T) {
 
 // TestOpenBaoOutOfReach breaks the way to OpenBao. What needs an answer is skipped, what does not goes on.
 func TestOpenBaoOutOfReach(t *testing.T) {
+	t.Parallel()
 	shared := stacktest.Transit(t, stack.TransitOptions{Mount: mount, Key: key})
 	silent, refusing := listener(t), listener(t)
 	must(t, refusing.Close())
@@ -99,6 +101,7 @@ func skippedBecause(t *testing.T, r *command.Report, id, because string) {
 
 // TestOpenBaoAnswersOtherwise has a server tell what the real one cannot be made to.
 func TestOpenBaoAnswersOtherwise(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, worldOptions{})
 	for _, c := range []struct {
 		name   string
@@ -132,6 +135,7 @@ func TestOpenBaoAnswersOtherwise(t *testing.T) {
 
 // TestClock has OpenBao's answer tell another time.
 func TestClock(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, worldOptions{})
 	for _, c := range []struct {
 		name   string

@@ -63,6 +63,7 @@ const year = 365 * 24 * time.Hour
 
 // TestOpenBaoTLS breaks what secures the connection. The host is reachable all the same.
 func TestOpenBaoTLS(t *testing.T) {
+	t.Parallel()
 	shared := stacktest.Transit(t, stack.TransitOptions{Mount: mount, Key: key})
 	other := stacktest.CA(t)
 	plain := listener(t)
@@ -126,6 +127,7 @@ func TestOpenBaoTLS(t *testing.T) {
 
 // TestCAFile breaks the file of the authorities: no way to OpenBao can even be opened.
 func TestCAFile(t *testing.T) {
+	t.Parallel()
 	shared := stacktest.Transit(t, stack.TransitOptions{Mount: mount, Key: key})
 	good, err := os.ReadFile(shared.CAFile())
 	must(t, err)

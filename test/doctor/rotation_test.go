@@ -172,6 +172,7 @@ func (w *world) promote(t *testing.T, version int) {
 // TestARotationAsItIsTold follows a key through its rotation, with what the three
 // commands say at each step.
 func TestARotationAsItIsTold(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, worldOptions{fields: maps.Clone(stepwise)})
 
 	// A node before its first start has no registry, and none is shown.
@@ -265,6 +266,7 @@ func countsDown(t *testing.T, r rotationReports) {
 // TestTwoRotationsAtOnce: the version between becomes retired without ever being
 // active, and what stands in the way afterwards is told.
 func TestTwoRotationsAtOnce(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, worldOptions{fields: maps.Clone(stepwise)})
 	w.serve(t)
 	w.stop(t)

@@ -22,6 +22,7 @@ func (w *world) otherKey(t *testing.T, mountPath, name string) {
 }
 
 func TestKeyMissing(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, worldOptions{})
 	t.Run("another name", func(t *testing.T) {
 		w.otherKey(t, mount, key+"-none")
@@ -60,6 +61,7 @@ func TestKeyMissing(t *testing.T) {
 
 // TestProfile has keys that must not be used, each different from a good one in one thing.
 func TestProfile(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, worldOptions{})
 	const newKey = "transit.keyIdScope.keyLineageId"
 	for i, c := range []struct {
@@ -110,6 +112,7 @@ func TestProfile(t *testing.T) {
 
 // TestLiveKey breaks the key of a node that has served: no next step gives up what it encrypted.
 func TestLiveKey(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, worldOptions{})
 	w.serve(t)
 	w.stop(t)
@@ -147,6 +150,7 @@ func TestLiveKey(t *testing.T) {
 }
 
 func TestUpsert(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, worldOptions{})
 	must(t, w.transit.AllowUpsert(t.Context(), true))
 	r := examine(t, w)
@@ -163,6 +167,7 @@ func TestUpsert(t *testing.T) {
 
 // TestRoundTrip breaks the last step: everything can be read, and the key does not do its work.
 func TestRoundTrip(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, worldOptions{})
 	for _, c := range []struct {
 		name, path string
@@ -194,6 +199,7 @@ func TestRoundTrip(t *testing.T) {
 
 // TestMinimums raises the key's minimums past what the node uses.
 func TestMinimums(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, worldOptions{})
 	w.serve(t)
 	w.stop(t)

@@ -87,7 +87,7 @@ func badJWTs() []badCase {
 	}
 	return []badCase{
 		claim("expired", map[string]any{"exp": in(-time.Hour)}, nil, "claim exp", "expired", "jwtFile"),
-		claim("about to expire", map[string]any{"exp": in(time.Minute)}, nil, "claim exp", "auth.jwt.minRemainingTtl"),
+		claim("about to expire", map[string]any{"exp": in(time.Hour)}, map[string]any{"auth.jwt.minRemainingTtl": "2h"}, "claim exp", "auth.jwt.minRemainingTtl"),
 		claim("without an end", map[string]any{"exp": nil}, nil, "claim exp", "missing"),
 		claim("not yet valid", map[string]any{"nbf": in(time.Hour)}, nil, "claim nbf", "not valid yet", "clock"),
 		claim("issued in the future", map[string]any{"iat": in(time.Hour)}, nil, "claim iat", "clock"),

@@ -34,7 +34,7 @@ var wrongKeys = map[string]map[string]any{
 // newBadBench starts one Transit with all keys.
 func newBadBench(t *testing.T) *badBench {
 	t.Helper()
-	b := &badBench{binary: binary(t), transit: transit(t), turns: make(chan struct{}, 4)}
+	b := &badBench{binary: binary(t), transit: transit(t)}
 	keys := map[string]map[string]any{historyKey: {"type": "aes256-gcm96"}, deniedKey: {"type": "aes256-gcm96"}, "deletable-key": {"type": "aes256-gcm96"}}
 	maps.Copy(keys, wrongKeys)
 	policies := []string{stack.PolicyName}

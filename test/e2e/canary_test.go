@@ -41,6 +41,7 @@ const (
 // answer of OpenBao that fails repeats what the request held, and looks for that
 // in everything that comes out (design: overview, invariant 10).
 func TestNothingSecretLeaves(t *testing.T) {
+	t.Parallel()
 	c := newCanaryRun(t)
 	for _, failure := range []struct {
 		name    string
@@ -107,7 +108,7 @@ func newCanaryRun(t *testing.T) *canaryRun {
 	c.proxy.Observe(c.remember)
 	c.provider = stacktest.Provider(t, binary(t), c.transit, stack.ProviderConfig{Fields: map[string]any{
 		"openbao.address":                        c.proxy.Address(),
-		"openbao.timeout":                        "1s",
+		"openbao.timeout":                        "3s",
 		"status.probeInterval":                   "200ms",
 		"status.deepProbeInterval":               "400ms",
 		"rotation.activationDelay":               "100ms",

@@ -19,9 +19,10 @@ import (
 // TestNodeReport: what the report socket tells through a rotation is what the
 // state file, readiness and OpenBao say, and nothing can be changed through it.
 func TestNodeReport(t *testing.T) {
+	t.Parallel()
 	tr := transit(t)
 	p := stacktest.Provider(t, binary(t), tr, stack.ProviderConfig{Fields: map[string]any{
-		"status.probeInterval": "200ms", "rotation.activationDelay": "1s", "rotation.requireStableObservationCount": 2,
+		"status.probeInterval": "200ms", "rotation.activationDelay": "8s", "rotation.requireStableObservationCount": 2,
 	}})
 	eventuallyReady(t, p)
 	socket := reportClient(p)

@@ -22,6 +22,7 @@ import (
 // TestAnAccidentalRemoval: a Secret still under version 1 when that is retired
 // cannot be read, and can again once the version is restored.
 func TestAnAccidentalRemoval(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	n := c.join(promotes)
 	n.writeSecret("left")
@@ -92,6 +93,7 @@ func newStoppedOn(t *testing.T, tr *stack.Transit, fields map[string]any) *stopp
 // TestTwoAppliesAtOnce: one saves; the other is refused for the lock, or finds
 // the plan applied.
 func TestTwoAppliesAtOnce(t *testing.T) {
+	t.Parallel()
 	s := newStopped(t)
 	outcomes := map[string]int{}
 	for range 8 {
@@ -133,6 +135,7 @@ const kills = 24
 // TestAnApplyThatIsKilled: SIGKILL at any moment leaves the registry of before or
 // the planned one; serve starts on it, and the same command, with both hashes, ends well.
 func TestAnApplyThatIsKilled(t *testing.T) {
+	t.Parallel()
 	s := newStopped(t)
 	began := time.Now()
 	asks(t, s.p, 0, s.args...)

@@ -19,6 +19,7 @@ import (
 // TestAnApplyThatIsRefused: while serve runs, and with a plan of a registry that
 // has moved on. The files stay as they are.
 func TestAnApplyThatIsRefused(t *testing.T) {
+	t.Parallel()
 	s := newStopped(t)
 	if err := s.p.Start(t.Context()); err != nil {
 		t.Fatal(err)
@@ -52,6 +53,7 @@ func TestAnApplyThatIsRefused(t *testing.T) {
 // TestAnApplyOfAnotherPlan: with the reviewed outcome nothing else is saved, and
 // without it nothing is told as applied already.
 func TestAnApplyOfAnotherPlan(t *testing.T) {
+	t.Parallel()
 	s := newStopped(t)
 	with := func(before, next string) []string {
 		args := []string{"retire-versions", "--before-version", before, "--apply", "--expected-state-hash", s.plan.StateHash}
@@ -92,6 +94,7 @@ func TestAnApplyOfAnotherPlan(t *testing.T) {
 // TestAnApplyWithoutTheLockFile: somebody removes the lock file under the running
 // provider, which leaves the lock to anybody.
 func TestAnApplyWithoutTheLockFile(t *testing.T) {
+	t.Parallel()
 	s := newStopped(t)
 	if err := s.p.Start(t.Context()); err != nil {
 		t.Fatal(err)
@@ -118,6 +121,7 @@ func TestAnApplyWithoutTheLockFile(t *testing.T) {
 // A start goes on with the registry of before, which the error does not deny; the
 // same command applies the plan.
 func TestAnApplyThatIsNotConfirmed(t *testing.T) {
+	t.Parallel()
 	tr := transit(t)
 	pair, err := tr.CA().Issue("proxy", stack.CertRequest{CommonName: "proxy", Hosts: []string{tr.ServerName()}})
 	if err != nil {

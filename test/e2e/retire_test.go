@@ -216,6 +216,7 @@ func wantDecrypt(t *testing.T, p *stack.Provider, r *kmsapi.DecryptRequest, want
 // OpenBao's minimum is raised; later it is raised first, which stops all of them,
 // and retiring is the way out.
 func TestRetirementOfAFleet(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	for range 3 {
 		c.join(promotes)

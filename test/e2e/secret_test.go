@@ -16,6 +16,7 @@ import (
 // TestASecretsLife is the product in one test: written encrypted, bound to its
 // key, and read back after everything in front of OpenBao has been restarted.
 func TestASecretsLife(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	n := c.join(nil)
 
@@ -94,6 +95,7 @@ func TestASecretsLife(t *testing.T) {
 // TestTheAPIServerTrustsOurStatus asks the API server itself for the health of
 // its KMS provider, healthy and not.
 func TestTheAPIServerTrustsOurStatus(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	n := c.join(nil)
 	check := func() (int, string, error) { return n.api.Check(t.Context(), "/healthz/kms-providers") }
@@ -132,6 +134,7 @@ func TestTheAPIServerTrustsOurStatus(t *testing.T) {
 // TestShutdown: SIGTERM ends the provider with 0, removes its socket, and leaves
 // its state.
 func TestShutdown(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	n := c.join(nil)
 	before := registryOf(t, n.provider)

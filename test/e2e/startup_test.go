@@ -18,6 +18,7 @@ import (
 // on /ready and says why it waits, and its socket appears only when the key has
 // been proved.
 func TestNoSocketBeforeTheProof(t *testing.T) {
+	t.Parallel()
 	tr := transit(t)
 	if err := tr.Seal(t.Context()); err != nil {
 		t.Fatal(err)
@@ -59,6 +60,7 @@ func TestNoSocketBeforeTheProof(t *testing.T) {
 // OpenBao: the call is answered, further ones are not taken, and the exit code
 // is 0.
 func TestASignalFinishesRunningCalls(t *testing.T) {
+	t.Parallel()
 	tr := transit(t)
 	p := stacktest.Provider(t, binary(t), tr, stack.ProviderConfig{Fields: map[string]any{"openbao.timeout": "20s", "status.probeInterval": "10m", "status.statusMaxStaleness": "1h"}})
 	kms := kmsClient(t, p)

@@ -34,9 +34,10 @@ func kmsClient(t *testing.T, p *stack.Provider) kmsapi.KeyManagementServiceClien
 // known data is still decrypted, nothing is touched, the log says what to
 // restore, and putting the file back heals.
 func TestFilesThatChangeUnderTheProvider(t *testing.T) {
+	t.Parallel()
 	tr := transit(t)
 	p := stacktest.Provider(t, binary(t), tr, stack.ProviderConfig{Fields: map[string]any{
-		"rotation.requireStableObservationCount": 1, "rotation.activationDelay": "1ms",
+		"status.probeInterval": "200ms", "rotation.requireStableObservationCount": 1, "rotation.activationDelay": "1ms",
 	}})
 	kms := kmsClient(t, p)
 	peer := stacktest.Provider(t, binary(t), tr, stack.ProviderConfig{})
@@ -127,6 +128,7 @@ func (f registryPair) write(t *testing.T, p *stack.Provider) {
 // TestAKeyThatWasReplaced: the key is deleted in OpenBao and one of the same name
 // is created. Its first version is another version 1.
 func TestAKeyThatWasReplaced(t *testing.T) {
+	t.Parallel()
 	tr := transit(t)
 	p := stacktest.Provider(t, binary(t), tr, stack.ProviderConfig{})
 	before := pairOf(t, p)

@@ -81,7 +81,9 @@ func dial(t *testing.T, p *stack.Provider) *grpc.ClientConn {
 	conn, err := grpc.NewClient("unix://"+p.Files.Socket,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff: backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 2, MaxDelay: 500 * time.Millisecond},
+			// Without it, a connection would have to be there within the backoff.
+			MinConnectTimeout: 5 * time.Second,
+			Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 2, MaxDelay: 500 * time.Millisecond},
 		}))
 	if err != nil {
 		t.Fatal(err)
@@ -272,7 +274,7 @@ func (l *load) askStatus(ctx context.Context) {
 		case <-ticker.C:
 		}
 		began := time.Now()
-		asked, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		asked, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		s, err := l.kms.Status(asked, &kmsapi.StatusRequest{})
 		cancel()
 		done := statusCall{ended: time.Now(), took: time.Since(began), err: err}

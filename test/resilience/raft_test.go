@@ -12,7 +12,7 @@ import (
 )
 
 // election bounds the time without a leader: the others notice, vote, and the winner reads what it must know.
-const election = 15 * time.Second
+const election = 30 * time.Second
 
 // failover is what callers may see while the cluster has no leader: a standby answers 500 or a redirect, or the caller loses patience
 // with one that waits for a leader.
@@ -67,6 +67,7 @@ func (w *world) thaw(s *stack.Transit) {
 
 // TestRaftLosesItsLeader: three servers behind a load balancer lose their leader under 32 callers: killed, frozen, sealed.
 func TestRaftLosesItsLeader(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name       string
 		activeOnly bool
@@ -76,7 +77,7 @@ func TestRaftLosesItsLeader(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			w, balancer := newClusterWorld(t, c.activeOnly, options{pause: 75 * time.Millisecond})
+			w, balancer := newClusterWorld(t, c.activeOnly, options{calm: true, pause: 150 * time.Millisecond})
 			rounds := 1
 			if large() {
 				rounds = 5

@@ -20,12 +20,17 @@ import (
 const (
 	// patience bounds every condition that has no bound of its own.
 	patience = 60 * time.Second
-	// noise is how much later than it should a call may end on a busy machine.
-	noise = 400 * time.Millisecond
+	// noise is how much later than it should a caller may see its call end on a busy machine; endNoise is that for the provider's own end of
+	// a call, which late of its calls may miss: they have waited for a processor. Calls that wait for something else are many.
+	noise    = time.Second
+	endNoise = 400 * time.Millisecond
+	late     = 2
 	// probeSlack is what Status may lag behind: one probe a second, and some time to make it.
 	probeSlack = 1500 * time.Millisecond
-	// statusLimit is how long a Status call may take: it waits for nothing, but for a processor.
+	// statusLimit is how long a Status call may take: it waits for nothing. One in slowStatus may wait for a processor for longer: what waited
+	// for OpenBao would be slow with each probe, which is one call in ten.
 	statusLimit = time.Second
+	slowStatus  = 50
 )
 
 // options say how a world is made. The zero value is one Transit with its default role, and a provider with quick probes.
@@ -35,12 +40,10 @@ type options struct {
 	role map[string]any
 	// fields are changes to the provider's configuration.
 	fields map[string]any
-	// claims are changes to the first JWT.
-	claims map[string]any
 	// calm is for tests in which nothing may wait for long: openbao.timeout and the callers' deadlines are then so long that a busy machine
 	// does not decide.
 	calm bool
-	// deadlines are the callers' own, in turn; nil is deadlines below. pause is between two calls of a caller; 0 is 150 ms, because
+	// deadlines are the callers' own, in turn; nil is deadlines below. pause is between two calls of a caller; 0 is 250 ms, because
 	// several worlds share the machine.
 	deadlines []time.Duration
 	pause     time.Duration
@@ -131,7 +134,7 @@ func (w *world) start(o options) {
 		o.fields = with(o.fields, map[string]any{"openbao.timeout": "4s"})
 		o.deadlines = []time.Duration{4500 * time.Millisecond}
 	}
-	w.provider = stacktest.Provider(w.t, binary(w.t), w.transit, stack.ProviderConfig{Fields: o.fields, Claims: o.claims})
+	w.provider = stacktest.Provider(w.t, binary(w.t), w.transit, stack.ProviderConfig{Fields: o.fields})
 	w.pid = w.provider.Pid()
 	w.await("the provider is ready", patience, func() error { return isReady(w.t.Context(), w.provider) })
 	w.registry = w.readRegistry()
@@ -139,7 +142,7 @@ func (w *world) start(o options) {
 		o.deadlines = deadlines
 	}
 	if o.pause == 0 {
-		o.pause = 150 * time.Millisecond
+		o.pause = 250 * time.Millisecond
 	}
 	w.load = startLoad(w.t, w.provider, o.deadlines, o.pause)
 	w.phase("steady")
@@ -170,13 +173,20 @@ func (w *world) phase(name string, f ...fails) *phase {
 	if m, err := scrape(w.t.Context(), w.provider); err == nil {
 		p.sent = m.sent()
 	}
-	if w.cluster != nil {
-		var err error
-		p.elections, err = w.cluster.Elections()
-		w.must(err)
-	}
+	p.elections = w.elections()
 	w.phases = append(w.phases, p)
 	return p
+}
+
+// elections is how often a server of the cluster has become active, 0 without a cluster.
+func (w *world) elections() int {
+	w.t.Helper()
+	if w.cluster == nil {
+		return 0
+	}
+	n, err := w.cluster.Elections()
+	w.must(err)
+	return n
 }
 
 // last lets the load run on for a while.
@@ -238,6 +248,7 @@ func (w *world) seenOf(since time.Time, of []method, want ...codes.Code) {
 func (w *world) healed(since time.Time, bound time.Duration) {
 	w.t.Helper()
 	w.load.startCounting()
+	elections := w.elections()
 	w.await("the provider has healed", bound+patience, func() error {
 		if err := isReady(w.t.Context(), w.provider); err != nil {
 			return err
@@ -263,6 +274,10 @@ func (w *world) healed(since time.Time, bound time.Duration) {
 	unhealthy := w.load.lastUnhealthy(since)
 	w.note("%s: first encrypt after %v, first decrypt after %v; last failure after %v, last unhealthy Status after %v (bound %v)",
 		w.phases[len(w.phases)-1].name, short(after[encrypt]), short(after[decrypt]), short(lastFailure), short(unhealthy), bound)
+	if w.elections() > elections {
+		w.note("%s: the cluster lost its leader by itself, which bounds nothing", w.phases[len(w.phases)-1].name)
+		bound = max(bound, time.Since(since))
+	}
 	if lastFailure > bound {
 		w.t.Errorf("a call failed %v after everything was right again, at most %v is allowed", short(lastFailure), bound)
 	}

@@ -18,6 +18,7 @@ import (
 // TestClusterThatEncryptsAlready follows what the steps say of an API server that has an EncryptionConfiguration: this provider is added
 // to it, as the last and then as the first, and what is there stays until everything has been rewritten.
 func TestClusterThatEncryptsAlready(t *testing.T) {
+	t.Parallel()
 	n := setUp(t, config.MethodJWT)
 	n.ready(t)
 	path := n.moved("/etc/kubernetes/openbao-kms/encryption-config.yaml")

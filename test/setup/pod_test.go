@@ -37,6 +37,7 @@ func manifest(t *testing.T, change func(*setup.Options)) *corev1.Pod {
 }
 
 func TestStaticPod(t *testing.T) {
+	t.Parallel()
 	pod := manifest(t, func(o *setup.Options) {
 		o.UserID, o.GroupID, o.SocketGroup, o.ReportSocket, o.JWTFile = 980, 981, "970", true, "/run/issuer/openbao/jwt"
 	})
@@ -85,6 +86,7 @@ func TestStaticPod(t *testing.T) {
 }
 
 func TestStaticPodWithoutHealthAddress(t *testing.T) {
+	t.Parallel()
 	pod := manifest(t, func(o *setup.Options) { o.HealthAddress = "" })
 	if pod.Spec.Containers[0].LivenessProbe != nil {
 		t.Error("it probes an endpoint that is disabled")
@@ -93,6 +95,7 @@ func TestStaticPodWithoutHealthAddress(t *testing.T) {
 
 // TestAPIServerAcceptsThePod: kubelet shows a static pod to the API server, whose validation is kubelet's own.
 func TestAPIServerAcceptsThePod(t *testing.T) {
+	t.Parallel()
 	api := stacktest.APIServer(t, stack.APIServerOptions{})
 	for name, change := range map[string]func(*setup.Options){
 		"least": func(*setup.Options) {},

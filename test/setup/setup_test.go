@@ -56,7 +56,7 @@ func (n *node) ready(t *testing.T) {
 	n.sameOnAll(t)
 	n.run(t, n.step(t, "key-registry.json.checkpoint"), nil, nil)
 	for _, name := range []string{"key-registry.json", "key-registry.json.checkpoint"} {
-		if _, err := os.Stat(n.moved("/root/openbao-kms-state/" + name)); err != nil {
+		if _, err := os.Stat(n.moved("/var/backups/openbao-kms/" + name)); err != nil {
 			t.Errorf("the backup: %v", err)
 		}
 	}
@@ -74,6 +74,7 @@ func (n *node) sameOnAll(t *testing.T) {
 
 // TestToAnEncryptedSecret is the whole way, with a JWT.
 func TestToAnEncryptedSecret(t *testing.T) {
+	t.Parallel()
 	n := setUp(t, config.MethodJWT)
 	n.ready(t)
 	etcd := stacktest.Etcd(t, stack.EtcdOptions{})
@@ -141,6 +142,7 @@ func TestToAnEncryptedSecret(t *testing.T) {
 
 // TestToAProvider is the way to a running provider, with a client certificate.
 func TestToAProvider(t *testing.T) {
+	t.Parallel()
 	n := setUp(t, config.MethodCert)
 	n.ready(t)
 }

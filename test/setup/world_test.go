@@ -78,7 +78,7 @@ func (n *node) moved(text string) string {
 		"/run/openbao-kms-report", filepath.Join(n.root, "report"),
 		"/run/openbao-kms", filepath.Join(n.root, "run"),
 		"/var/lib/openbao-kms/state", filepath.Join(n.root, "state"),
-		"/root/openbao-kms-state", filepath.Join(n.root, "backup"),
+		"/var/backups/openbao-kms", filepath.Join(n.root, "backup"),
 		"/etc/systemd/system", n.root,
 		"/usr/local/bin/bao-kms-provider", n.binary,
 	).Replace(text)

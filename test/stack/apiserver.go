@@ -106,7 +106,17 @@ func (a *APIServer) connect() error {
 	return nil
 }
 
+// apiServerStarts bounds how many API servers start at the same time. A start takes two processors for seconds, and an API server ends by
+// itself when it gets too little of them for too long.
+var apiServerStarts = make(chan struct{}, 2)
+
 func (a *APIServer) launch(ctx context.Context) error {
+	select {
+	case apiServerStarts <- struct{}{}:
+		defer func() { <-apiServerStarts }()
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for other API servers to start: %w", ctx.Err())
+	}
 	p, err := launch(command{
 		name: "kube-apiserver", path: a.options.Binary, args: append(a.flags(), a.options.Flags...),
 		logFile: filepath.Join(a.options.Dir, "kube-apiserver.log"),

@@ -18,6 +18,8 @@ type Binaries struct {
 	TransitIsOpenBao bool
 	Etcd             string
 	APIServer        string
+	// Kubectl is no server, but what people talk to one with.
+	Kubectl string
 	// Root is the root of the module.
 	Root string
 }
@@ -35,12 +37,13 @@ func Find() (Binaries, error) {
 		Transit:   filepath.Join(dir, "transit"),
 		Etcd:      filepath.Join(dir, "etcd"),
 		APIServer: filepath.Join(dir, "kube-apiserver"),
+		Kubectl:   filepath.Join(dir, "kubectl"),
 	}
 	if bao := openBaoBinary(root); bao != "" {
 		b.Transit, b.TransitIsOpenBao = bao, true
 	}
 	var errs []error
-	for _, path := range []string{b.Transit, b.Etcd, b.APIServer} {
+	for _, path := range []string{b.Transit, b.Etcd, b.APIServer, b.Kubectl} {
 		errs = append(errs, executable(path))
 	}
 	return b, errors.Join(errs...)

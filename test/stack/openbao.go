@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 )
 
 // All that differs between the built Transit server and a real OpenBao is in this file. Both run as `BINARY server -config=FILE` with the
@@ -35,7 +36,7 @@ func (t *Transit) serverConfig(tls Pair) ([]byte, error) {
 	if storage == StorageRaft {
 		store["node_id"] = t.nodeID
 		// 1 is the quickest election; the default of 5 waits for slow networks.
-		store["performance_multiplier"] = "1"
+		store["performance_multiplier"] = strconv.Itoa(or(t.options.raftPatience, 1))
 		// How often the leader looks whether a server that joined may vote; the default of 10 s is for clusters that live for years.
 		store["autopilot_reconcile_interval"] = "200ms"
 		store["autopilot_update_interval"] = "200ms"

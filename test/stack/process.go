@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// stopGrace is how long a server may take to end after SIGTERM before it is killed.
-const stopGrace = 15 * time.Second
+// stopGrace is how long a server may take to end after SIGTERM before it is killed. They take a second; the machine may be busy.
+const stopGrace = 45 * time.Second
 
 // command is what to run.
 type command struct {
@@ -150,7 +150,7 @@ func (p *Process) Signal(sig os.Signal) error {
 	return nil
 }
 
-// Stop ends the process with SIGTERM and waits for it. When it has not ended in 15 seconds it is killed, and Stop says so as an error.
+// Stop ends the process with SIGTERM and waits for it. When it has not ended in 45 seconds it is killed, and Stop says so as an error.
 // Stopping a process that has ended is no error.
 func (p *Process) Stop() error {
 	if err := p.Signal(syscall.SIGTERM); err != nil {

@@ -98,11 +98,11 @@ func providerFiles(dir string) (ProviderFiles, error) {
 			return ProviderFiles{}, fmt.Errorf("making a directory of the provider: %w", err)
 		}
 	}
-	ports, err := freePorts(2)
+	free, err := ownPorts.free(2)
 	if err != nil {
 		return ProviderFiles{}, err
 	}
-	f.MetricsAddress, f.HealthAddress = loopback(ports[0]), loopback(ports[1])
+	f.MetricsAddress, f.HealthAddress = loopback(free[0]), loopback(free[1])
 	return f, nil
 }
 

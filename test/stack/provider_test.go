@@ -17,6 +17,7 @@ import (
 )
 
 func TestProviderConfigIsWhatTheProductAccepts(t *testing.T) {
+	t.Parallel()
 	s := stacktest.Transit(t, stack.TransitOptions{})
 	files, err := stack.WriteProviderConfig(stacktest.Dir(t), s, stack.ProviderConfig{
 		Fields: map[string]any{"status.probeInterval": "7s", "server.reportSocketPath": nil, "logging.level": "debug"},
@@ -63,6 +64,7 @@ func TestProviderConfigIsWhatTheProductAccepts(t *testing.T) {
 }
 
 func TestProviderConfigRefusesADirectoryTooLongForASocket(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(stacktest.Dir(t), strings.Repeat("d", 100))
 	_, err := stack.WriteProviderConfig(dir, nil, stack.ProviderConfig{})
 	if err == nil || !strings.Contains(err.Error(), "107 are allowed") {
@@ -75,6 +77,7 @@ func TestProviderConfigRefusesADirectoryTooLongForASocket(t *testing.T) {
 
 // TestProviderLife runs this test binary in the provider's place, so that it says something when the product is broken too.
 func TestProviderLife(t *testing.T) {
+	t.Parallel()
 	s := stacktest.Transit(t, stack.TransitOptions{NoAudit: true})
 	files, err := stack.WriteProviderConfig(stacktest.Dir(t), s, stack.ProviderConfig{})
 	if err != nil {
@@ -145,6 +148,7 @@ func readCertificate(t *testing.T, file string) *x509.Certificate {
 }
 
 func TestCertificateLifetimes(t *testing.T) {
+	t.Parallel()
 	ca := stacktest.CA(t)
 	for _, c := range []struct {
 		name     string

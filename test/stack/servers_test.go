@@ -28,6 +28,7 @@ func gone(t *testing.T, pids ...int) {
 }
 
 func TestEtcdKeepsRawValues(t *testing.T) {
+	t.Parallel()
 	begin := time.Now()
 	e := stacktest.Etcd(t, stack.EtcdOptions{})
 	t.Logf("started in %v", time.Since(begin).Round(time.Millisecond))
@@ -68,6 +69,7 @@ func TestEtcdKeepsRawValues(t *testing.T) {
 
 // TestTwoAPIServersOnOneEtcd creates a Secret at one and reads it at the other and in etcd, over a restart.
 func TestTwoAPIServersOnOneEtcd(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
 	ca, e := stacktest.CA(t), stacktest.Etcd(t, stack.EtcdOptions{})
 	begin := time.Now()
@@ -113,6 +115,7 @@ func TestTwoAPIServersOnOneEtcd(t *testing.T) {
 
 // TestAPIServerWithItsProviderDown shows that the encryption configuration reaches the server: it runs, is not ready, and says why.
 func TestAPIServerWithItsProviderDown(t *testing.T) {
+	t.Parallel()
 	dir := stacktest.Dir(t)
 	file := filepath.Join(dir, "encryption.yaml")
 	config := stack.EncryptionConfig{Provider: "nobody", Socket: filepath.Join(dir, "kms.sock"), Identity: true}
@@ -135,6 +138,7 @@ func TestAPIServerWithItsProviderDown(t *testing.T) {
 }
 
 func TestStartsThatCannotWork(t *testing.T) {
+	t.Parallel()
 	dir := stacktest.Dir(t)
 	notExecutable := filepath.Join(dir, "file")
 	if err := os.WriteFile(notExecutable, nil, 0o600); err != nil {

@@ -38,6 +38,9 @@ type TransitOptions struct {
 	NoAudit bool
 	// NoSetup stops after unsealing: nothing is mounted.
 	NoSetup bool
+
+	// raftPatience multiplies raft's timeouts; 0 is 1, for one server, which elects itself.
+	raftPatience int
 }
 
 // Transit is one server with a Transit key, a policy and a JWT role (design: openbao), and the root token to administer it. Methods that

@@ -12,6 +12,7 @@ import (
 
 // TestTransitAdministration changes a server under a provider's feet.
 func TestTransitAdministration(t *testing.T) {
+	t.Parallel()
 	s := stacktest.Transit(t, stack.TransitOptions{})
 	c, l := login(t, s)
 	ctx := t.Context()
@@ -111,6 +112,7 @@ func TestTransitAdministration(t *testing.T) {
 }
 
 func TestTransitCertificateLogin(t *testing.T) {
+	t.Parallel()
 	s := stacktest.Transit(t, stack.TransitOptions{})
 	clients, strangers := stacktest.CA(t), stacktest.CA(t)
 	if err := s.EnableCertLogin(t.Context(), clients); err != nil {
@@ -160,6 +162,7 @@ func TestTransitCertificateLogin(t *testing.T) {
 }
 
 func TestTransitOptions(t *testing.T) {
+	t.Parallel()
 	policy := stack.LeastPrivilegePolicy("encryption", "main")
 	s := stacktest.Transit(t, stack.TransitOptions{Mount: "encryption", Key: "main", Policy: policy, NoAudit: true})
 	c, _ := login(t, s)

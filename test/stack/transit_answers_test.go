@@ -14,6 +14,7 @@ import (
 
 // TestTransitAsTheDesignSaysItAnswers looks at one server from all sides that a provider meets.
 func TestTransitAsTheDesignSaysItAnswers(t *testing.T) {
+	t.Parallel()
 	s := stacktest.Transit(t, stack.TransitOptions{})
 	c, _ := login(t, s)
 

@@ -17,13 +17,17 @@ type TransitCluster struct {
 	nodes []*Transit
 }
 
+// clusterPatience is raftPatience of a cluster: with 1, a leader that gets no processor for half a second loses the lead, which happens
+// where tests share a machine; with 2 it may wait for a second, and an election takes 2 to 4 s.
+const clusterPatience = 2
+
 // StartTransitCluster starts size servers in directories under Dir, joins them and sets the first one up as StartTransit does. They share
 // the CA, the audit log, the JWT issuer and the role. Storage must be empty or raft, and NoSetup is not for a cluster.
 func StartTransitCluster(ctx context.Context, size int, o TransitOptions) (*TransitCluster, error) {
 	if size < 1 || o.NoSetup || o.Storage != "" && o.Storage != StorageRaft {
 		return nil, errors.New("starting a Transit cluster: it has at least one server, raft storage, and is set up")
 	}
-	o.Storage = StorageRaft
+	o.Storage, o.raftPatience = StorageRaft, clusterPatience
 	dir := o.Dir
 	o.Dir = filepath.Join(dir, "node-1")
 	first, err := StartTransit(ctx, o)
@@ -70,8 +74,12 @@ func (c *TransitCluster) join(ctx context.Context, id, dir string) error {
 	in := map[string]any{
 		"leader_api_addr": first.Address(), "leader_ca_cert": string(ca), "leader_tls_servername": TransitServerName,
 	}
-	if err := t.Root().Do(ctx, http.MethodPost, "sys/storage/raft/join", in, nil); err != nil {
-		return fmt.Errorf("joining %s to the cluster: %w", id, err)
+	// On a busy machine the leader may not answer the one who joins in time.
+	err = until(ctx, t.process(), id+" has joined the cluster", func(ctx context.Context) error {
+		return t.Root().Do(ctx, http.MethodPost, "sys/storage/raft/join", in, nil)
+	})
+	if err != nil {
+		return err
 	}
 	t.mu.Lock()
 	t.root = t.root.With(first.Root().token)
@@ -143,7 +151,7 @@ func (t *Transit) quickHealth(ctx context.Context) (int, error) {
 }
 
 // Elections is how often a server of the cluster has become active since the cluster was started, by their logs. Where tests share a
-// machine, a leader that gets no processor for half a second loses the lead without anybody having done anything.
+// machine, a leader that gets no processor for too long loses the lead without anybody having done anything.
 func (c *TransitCluster) Elections() (int, error) {
 	n := 0
 	for _, t := range c.nodes {

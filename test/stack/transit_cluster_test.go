@@ -10,6 +10,7 @@ import (
 
 // TestTransitClusterLosesItsLeader: each server answers for the cluster, and what the old leader wrote is there under the new one.
 func TestTransitClusterLosesItsLeader(t *testing.T) {
+	t.Parallel()
 	begin := time.Now()
 	c := stacktest.TransitCluster(t, stack.TransitOptions{})
 	t.Logf("started and set up in %v", time.Since(begin).Round(time.Millisecond))
@@ -72,6 +73,7 @@ func TestTransitClusterLosesItsLeader(t *testing.T) {
 
 // TestTransitWithAnotherCA: the same server and data behind another certificate.
 func TestTransitWithAnotherCA(t *testing.T) {
+	t.Parallel()
 	s := stacktest.Transit(t, stack.TransitOptions{})
 	old := s.CAFile()
 	c, _ := login(t, s)

@@ -70,6 +70,7 @@ func wantStatus(t *testing.T, what string, err error, want int) {
 
 // TestTransitLife is the whole life of a server, on each storage: a provider's login, round trip, rotation, seal, restart, stop.
 func TestTransitLife(t *testing.T) {
+	t.Parallel()
 	storages := []stack.Storage{stack.StorageFile, stack.StorageRaft}
 	if os.Getenv(stack.OpenBaoEnv) != "" {
 		storages = []stack.Storage{stack.StorageRaft}

@@ -1,0 +1,9 @@
+package e2e
+
+import (
+	"testing"
+
+	"github.com/baokms/baokms/test/stack/stacktest"
+)
+
+func TestMain(m *testing.M) { stacktest.Main(m, 8) }

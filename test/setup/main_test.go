@@ -1,0 +1,9 @@
+package setup
+
+import (
+	"testing"
+
+	"github.com/baokms/baokms/test/stack/stacktest"
+)
+
+func TestMain(m *testing.M) { stacktest.Main(m, 4) }
