@@ -11,6 +11,7 @@ import (
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster,shortName=krp,categories=baokms
+// +kubebuilder:selectablefield:JSONPath=`.spec.providerName`
 // +kubebuilder:printcolumn:name="Provider",type=string,JSONPath=`.spec.providerName`,priority=1
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
 // +kubebuilder:printcolumn:name="Version",type=integer,JSONPath=`.status.activeTransitVersion`
@@ -100,7 +101,8 @@ type NodeSet struct {
 	// +kubebuilder:validation:items:MaxLength=253
 	// +kubebuilder:validation:items:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	Names []string `json:"names,omitempty"`
-	// Selector chooses Node objects by label. An empty one chooses every node.
+	// Selector chooses Node objects by label. An empty one chooses every node. A plan
+	// whose selector matches more than 1000 is not judged.
 	//
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn'] ? has(e.values) && e.values.size() > 0 : e.operator in ['Exists', 'DoesNotExist'] && (!has(e.values) || e.values.size() == 0))",message="each of selector.matchExpressions must have operator In or NotIn with values, or Exists or DoesNotExist without"

@@ -118,7 +118,10 @@ type PlanSummary struct {
 	Retirement string `json:"retirement,omitempty"`
 }
 
-// NodeStatus is one node as the plan sees it.
+// NodeStatus is one node as the plan sees it. It is owned as a whole: who owns each
+// of its fields would take more room than they do.
+//
+// +structType=atomic
 type NodeStatus struct {
 	// Name is the node's.
 	//
@@ -173,7 +176,8 @@ type NodeStatus struct {
 	// +optional
 	ProviderVersion string `json:"providerVersion,omitempty"`
 	// LastSeen is when the provider last answered its reporter, as of the last
-	// change of this status: while nothing else changes it may be ten minutes behind.
+	// change of this status: while nothing else changes it may be ten minutes behind,
+	// or reportMaxAge when that is longer.
 	//
 	// +optional
 	LastSeen *metav1.Time `json:"lastSeen,omitempty"`

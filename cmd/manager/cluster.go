@@ -11,6 +11,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/baokms/baokms/internal/cli"
 )
 
 // cluster is which API server a command talks to, from its flags.
@@ -47,14 +49,14 @@ func (c *cluster) config() (*rest.Config, string, error) {
 
 // logging is how a command logs, from its flags.
 type logging struct {
-	level, format *choice
+	level, format *string
 }
 
 // logFlags adds --log-level and --log-format.
 func logFlags(cmd *cobra.Command) *logging {
 	return &logging{
-		level:  choiceFlag(cmd, "log-level", "least level that is logged: debug, info, warn or error", "info", "debug", "warn", "error"),
-		format: choiceFlag(cmd, "log-format", "form of the log: json or text", "json", "text"),
+		level:  cli.ChoiceFlag(cmd, "log-level", "least level that is logged: debug, info, warn or error", "info", "debug", "warn", "error"),
+		format: cli.ChoiceFlag(cmd, "log-format", "form of the log: json or text", cli.JSON, cli.Text),
 	}
 }
 
@@ -62,13 +64,13 @@ func logFlags(cmd *cobra.Command) *logging {
 func (l *logging) logger(w io.Writer) *slog.Logger {
 	var level slog.Level
 	// The flag has only values that it knows.
-	cobra.CheckErr(level.UnmarshalText([]byte(l.level.value)))
+	cobra.CheckErr(level.UnmarshalText([]byte(*l.level)))
 	options := &slog.HandlerOptions{Level: level, ReplaceAttr: names}
 	var handler slog.Handler = slog.NewJSONHandler(w, options)
-	if l.format.value == "text" {
+	if *l.format == cli.Text {
 		handler = slog.NewTextHandler(w, options)
 	}
-	library := logr.FromSlogHandler(handler)
+	library := logr.New(probesUnlogged{LogSink: logr.FromSlogHandler(handler).GetSink()})
 	ctrllog.SetLogger(library)
 	klog.SetLogger(library.WithName("client-go"))
 	return slog.New(handler)

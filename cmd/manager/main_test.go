@@ -6,17 +6,22 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
 
+	"github.com/baokms/baokms/internal/cli"
+	"github.com/baokms/baokms/internal/cli/clitest"
 	"github.com/baokms/baokms/internal/controller/plan"
 )
 
@@ -66,25 +71,27 @@ func TestExitCodes(t *testing.T) {
 		code      int
 		stderr    string
 	}{
-		{"nothing", nil, nil, exitUsage, "name a command"},
-		{"no command", []string{"dance"}, nil, exitUsage, `unknown command "dance"`},
-		{"no flag", []string{"run", "--dance"}, nil, exitUsage, "unknown flag: --dance"},
-		{"an argument too many", []string{"run", "now"}, nil, exitUsage, `unknown command "now"`},
-		{"a bad level", []string{"run", "--log-level", "loud"}, nil, exitUsage, "write info or debug or warn or error"},
-		{"plain metrics for all", []string{"run", "--metrics-plain"}, nil, exitUsage, "loopback IP address only"},
-		{"a negative concurrency", []string{"run", "--concurrency=-1"}, nil, exitUsage, "concurrency is negative"},
-		{"no kubeconfig", []string{"run", "--kubeconfig", "/does/not/exist"}, nil, exitRuntime, "finding the cluster"},
-		{"run fails", []string{"run", "--kubeconfig", config}, errors.New("leader election lost"), exitRuntime, "bao-kms-manager: leader election lost"},
-		{"run ends", []string{"run", "--kubeconfig", config}, nil, exitOK, "manager.shutdown"},
-		{"plan alone", []string{"plan"}, nil, exitUsage, "name a command: show"},
-		{"no name", []string{"plan", "show"}, nil, exitUsage, "accepts 1 arg(s), received 0"},
-		{"no server", []string{"plan", "show", "p", "--kubeconfig", config}, nil, exitRuntime, `reading the KMSRotationPlan "p"`},
-		{"no node", []string{"node-reporter", "--report-socket", "/s"}, nil, exitUsage, "name the node with --node-name or $NODE_NAME"},
-		{"no socket", []string{"node-reporter", "--node-name", "n"}, nil, exitUsage, "--report-socket"},
-		{"no interval", []string{"node-reporter", "--node-name", "n", "--report-socket", "/s", "--interval", "0s"}, nil, exitUsage, "must be positive"},
-		{"a relative socket", []string{"node-reporter", "--node-name", "n", "--report-socket", "s", "--kubeconfig", config}, nil, exitUsage, "not absolute"},
-		{"a shell that is none", []string{"completion", "cmd"}, nil, exitUsage, `unknown command "cmd"`},
-		{"no shell", []string{"completion"}, nil, exitUsage, "name a shell"},
+		{"nothing", nil, nil, cli.ExitUsage, "name a command"},
+		{"no command", []string{"dance"}, nil, cli.ExitUsage, `unknown command "dance"`},
+		{"no flag", []string{"run", "--dance"}, nil, cli.ExitUsage, "unknown flag: --dance"},
+		{"an argument too many", []string{"run", "now"}, nil, cli.ExitUsage, `unknown command "now"`},
+		{"a bad level", []string{"run", "--log-level", "loud"}, nil, cli.ExitUsage, "write info or debug or warn or error"},
+		{"plain metrics for all", []string{"run", "--metrics-plain"}, nil, cli.ExitUsage, "loopback IP address only"},
+		{"a lease that never ends", []string{"run", "--leader-elect-lease-duration", "0s"}, nil, cli.ExitUsage, "the times of leader election must be positive"},
+		{"a lease that ends too soon", []string{"run", "--leader-elect-lease-duration", "9s"}, nil, cli.ExitUsage, "a lease of 9s, renewed within 10s by a try each 2s, cannot be held"},
+		{"a negative concurrency", []string{"run", "--concurrency=-1"}, nil, cli.ExitUsage, "concurrency is negative"},
+		{"no kubeconfig", []string{"run", "--kubeconfig", "/does/not/exist"}, nil, cli.ExitRuntime, "finding the cluster"},
+		{"run fails", []string{"run", "--kubeconfig", config}, errors.New("leader election lost"), cli.ExitRuntime, "bao-kms-manager: leader election lost"},
+		{"run ends", []string{"run", "--kubeconfig", config}, nil, cli.ExitOK, "manager.shutdown"},
+		{"plan alone", []string{"plan"}, nil, cli.ExitUsage, "name a command: show"},
+		{"no name", []string{"plan", "show"}, nil, cli.ExitUsage, "accepts 1 arg(s), received 0"},
+		{"no server", []string{"plan", "show", "p", "--kubeconfig", config}, nil, cli.ExitRuntime, `reading the KMSRotationPlan "p"`},
+		{"no node", []string{"node-reporter", "--report-socket", "/s"}, nil, cli.ExitUsage, "name the node with --node-name or $NODE_NAME"},
+		{"no socket", []string{"node-reporter", "--node-name", "n"}, nil, cli.ExitUsage, "--report-socket"},
+		{"no interval", []string{"node-reporter", "--node-name", "n", "--report-socket", "/s", "--interval", "0s"}, nil, cli.ExitUsage, "must be positive"},
+		{"a relative socket", []string{"node-reporter", "--node-name", "n", "--report-socket", "s", "--kubeconfig", config}, nil, cli.ExitUsage, "not absolute"},
+		{"a shell that is none", []string{"completion", "cmd"}, nil, cli.ExitUsage, `unknown command "cmd"`},
+		{"no shell", []string{"completion"}, nil, cli.ExitUsage, "name a shell"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -92,7 +99,7 @@ func TestExitCodes(t *testing.T) {
 			if o.code != c.code || !strings.Contains(o.stderr, c.stderr) {
 				t.Errorf("exit code %d, want %d; it says %q, want %q", o.code, c.code, o.stderr, c.stderr)
 			}
-			if hint := strings.Contains(o.stderr, "--help' for what it takes."); hint != (c.code == exitUsage) {
+			if hint := strings.Contains(o.stderr, "--help' for what it takes."); hint != (c.code == cli.ExitUsage) {
 				t.Errorf("the hint to --help: %t", hint)
 			}
 			if o.stdout != "" {
@@ -106,23 +113,26 @@ func TestExitCodes(t *testing.T) {
 func TestRunOptions(t *testing.T) {
 	config := kubeconfig(t, "https://api.example:6443")
 	byDefault := execute(t, nil, "run", "--kubeconfig", config)
-	if byDefault.code != exitOK {
+	if byDefault.code != cli.ExitOK {
 		t.Fatal(byDefault.stderr)
 	}
 	byDefault.options.Logger = nil
-	if want := (plan.Options{LeaderElection: true, LeaseNamespace: "keys", Probes: ":8081", Metrics: ":8443", Concurrency: 4}); *byDefault.options != want {
+	if want := (plan.Options{LeaderElection: true, LeaseNamespace: "keys", Probes: ":8081", Metrics: ":8443", Concurrency: 4,
+		LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second}); *byDefault.options != want {
 		t.Errorf("by default %+v, want %+v", *byDefault.options, want)
 	}
 	if byDefault.host != "https://api.example:6443" {
 		t.Errorf("it talks to %s", byDefault.host)
 	}
-	chosen := execute(t, nil, "run", "--kubeconfig", config, "--leader-elect=false", "--leader-elect-namespace", "other", "--probe-address", "0",
+	chosen := execute(t, nil, "run", "--kubeconfig", config, "--leader-elect=false", "--leader-elect-namespace", "other",
+		"--leader-elect-lease-duration", "8s", "--leader-elect-renew-deadline", "6s", "--leader-elect-retry-period", "1s", "--probe-address", "0",
 		"--metrics-address", "127.0.0.1:8080", "--metrics-plain", "--metrics-cert-dir", "/certs", "--concurrency", "9", "--log-format", "text", "--log-level", "warn")
-	if chosen.code != exitOK {
+	if chosen.code != cli.ExitOK {
 		t.Fatal(chosen.stderr)
 	}
 	chosen.options.Logger = nil
-	if want := (plan.Options{LeaseNamespace: "other", Metrics: "127.0.0.1:8080", PlainMetrics: true, MetricsCertificates: "/certs", Concurrency: 9}); *chosen.options != want {
+	if want := (plan.Options{LeaseNamespace: "other", Metrics: "127.0.0.1:8080", PlainMetrics: true, MetricsCertificates: "/certs", Concurrency: 9,
+		LeaseDuration: 8 * time.Second, RenewDeadline: 6 * time.Second, RetryPeriod: time.Second}); *chosen.options != want {
 		t.Errorf("chosen %+v, want %+v", *chosen.options, want)
 	}
 	if chosen.stderr != "" {
@@ -140,6 +150,28 @@ func TestLog(t *testing.T) {
 	}
 	if line["message"] != "manager.start" || line["level"] != "INFO" || line["ts"] == nil || line["lease_namespace"] != "keys" {
 		t.Errorf("line %v", line)
+	}
+}
+
+// TestProbesAreNotLogged: of a library's log, what it says of each probe is left out,
+// and nothing else.
+func TestProbesAreNotLogged(t *testing.T) {
+	var out bytes.Buffer
+	root := logr.New(probesUnlogged{LogSink: logr.FromSlogHandler(slog.NewTextHandler(&out, nil)).GetSink()})
+	library := root.WithName("controller-runtime")
+	for _, l := range []logr.Logger{library.WithName("healthz"), library.WithName("healthz").WithValues("a", 1).WithName("more")} {
+		l.Info("healthz check failed", "statuses", 1)
+		l.Error(errors.New("no"), "cannot say")
+	}
+	if out.Len() > 0 {
+		t.Errorf("it logs %s", out.String())
+	}
+	library.WithName("leader").WithValues("key", "value").Info("elected")
+	library.Error(errors.New("broken"), "stopping")
+	for _, want := range []string{"level=INFO msg=elected", "logger=controller-runtime/leader", "key=value", `level=ERROR msg=stopping`, "err=broken"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the log has no %q: %s", want, out.String())
+		}
 	}
 }
 
@@ -167,7 +199,7 @@ func TestShow(t *testing.T) {
 	defer server.Close()
 	config := kubeconfig(t, server.URL)
 	text := execute(t, nil, "plan", "show", "here", "--kubeconfig", config)
-	if text.code != exitOK || !strings.HasPrefix(text.stdout, "Plan here\n") || !strings.Contains(text.stdout, "Next steps\n  Rewrite now.\n") || text.stderr != "" {
+	if text.code != cli.ExitOK || !strings.HasPrefix(text.stdout, "Plan here\n") || !strings.Contains(text.stdout, "Next steps\n  Rewrite now.\n") || text.stderr != "" {
 		t.Errorf("exit code %d, %q, %q", text.code, text.stdout, text.stderr)
 	}
 	var view struct {
@@ -183,14 +215,14 @@ func TestShow(t *testing.T) {
 		t.Errorf("JSON %+v", view)
 	}
 	gone := execute(t, nil, "plan", "show", "gone", "--kubeconfig", config)
-	if gone.code != exitRuntime || !strings.Contains(gone.stderr, `there is no KMSRotationPlan "gone"`) || gone.stdout != "" {
+	if gone.code != cli.ExitRuntime || !strings.Contains(gone.stderr, `there is no KMSRotationPlan "gone"`) || gone.stdout != "" {
 		t.Errorf("exit code %d, %q", gone.code, gone.stderr)
 	}
 }
 
 func TestVersion(t *testing.T) {
 	text := execute(t, nil, "version")
-	if text.code != exitOK || !strings.HasPrefix(text.stdout, "version:    ") || strings.Count(text.stdout, "\n") != 5 {
+	if text.code != cli.ExitOK || !strings.HasPrefix(text.stdout, "version:    ") || strings.Count(text.stdout, "\n") != 5 {
 		t.Errorf("%d, %q", text.code, text.stdout)
 	}
 	var report map[string]any
@@ -204,7 +236,7 @@ func TestVersion(t *testing.T) {
 
 func TestCompletion(t *testing.T) {
 	for _, shell := range []string{"bash", "fish", "powershell", "zsh"} {
-		if o := execute(t, nil, "completion", shell); o.code != exitOK || !strings.Contains(o.stdout, "bao-kms-manager") {
+		if o := execute(t, nil, "completion", shell); o.code != cli.ExitOK || !strings.Contains(o.stdout, "bao-kms-manager") {
 			t.Errorf("%s: exit code %d, %d bytes", shell, o.code, len(o.stdout))
 		}
 	}
@@ -213,51 +245,12 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
-// TestHelp: every command explains itself within 80 columns, with an example that it
+// TestHelp: every command explains itself within 80 columns, with examples that it
 // accepts.
 func TestHelp(t *testing.T) {
-	a := &app{getenv: func(string) string { return "" }}
-	var walk func(cmd *cobra.Command)
-	walk = func(cmd *cobra.Command) {
-		if cmd.Name() == "help" || cmd.Parent() != nil && cmd.Parent().Name() == "completion" {
-			return // the library's own
-		}
-		t.Run(cmd.CommandPath(), func(t *testing.T) {
-			if cmd.Short == "" || cmd.Long == "" || !strings.Contains(cmd.Example, "  bao-kms-manager ") {
-				t.Errorf("short %q, long %q, example %q", cmd.Short, cmd.Long, cmd.Example)
-			}
-			args := append(strings.Fields(cmd.CommandPath())[1:], "--help")
-			o := execute(t, nil, args...)
-			if o.code != exitOK || !strings.Contains(o.stdout, "Examples:") {
-				t.Errorf("exit code %d, %q", o.code, o.stderr)
-			}
-			for line := range strings.Lines(o.stdout) {
-				if len(strings.TrimSuffix(line, "\n")) > 80 {
-					t.Errorf("a line of more than 80 columns: %q", line)
-				}
-			}
-			for example := range strings.Lines(strings.ReplaceAll(cmd.Example, "\\\n", " ")) {
-				words := strings.Fields(example)
-				if len(words) == 0 || words[0] != program {
-					continue
-				}
-				if i := slices.Index(words, ">"); i > 0 {
-					words = words[:i]
-				}
-				found, rest, err := a.root().Find(words[1:])
-				if err == nil {
-					err = found.ParseFlags(rest)
-				}
-				if err != nil {
-					t.Errorf("the example %q: %v", example, err)
-				}
-			}
-		})
-		for _, sub := range cmd.Commands() {
-			walk(sub)
-		}
-	}
-	walk(a.root())
+	clitest.CheckHelp(t, func(stdout *bytes.Buffer) *cobra.Command {
+		return (&app{stdout: stdout, stderr: io.Discard, getenv: func(string) string { return "" }}).root()
+	})
 }
 
 // TestErrorsShowControlCharacters: what comes from elsewhere cannot move a cursor.

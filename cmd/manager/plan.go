@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/baokms/baokms/api/v1alpha1"
+	"github.com/baokms/baokms/internal/cli"
 	"github.com/baokms/baokms/internal/controller/plan/view"
 )
 
@@ -25,7 +26,7 @@ func (a *app) planCommand() *cobra.Command {
 		Long:    `plan has commands for people who prefer a page to a YAML document.`,
 		Example: `  bao-kms-manager plan show workload-a-2026q4`,
 		RunE: func(*cobra.Command, []string) error {
-			return usageError("name a command: show")
+			return cli.Usage("name a command: show")
 		},
 	}
 	cmd.AddCommand(a.showCommand())
@@ -47,14 +48,14 @@ itself.`,
   bao-kms-manager plan show workload-a-2026q4 --output json`,
 		Args: cobra.ExactArgs(1),
 	}
-	cluster, output := clusterFlags(cmd), outputFlag(cmd)
+	cluster, output := clusterFlags(cmd), cli.OutputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		plan, err := cluster.plan(cmd.Context(), args[0])
 		if err != nil {
 			return err
 		}
 		v := view.Of(plan, time.Now())
-		if output.value == "json" {
+		if *output == cli.JSON {
 			return view.WriteJSON(a.stdout, v)
 		}
 		return view.WriteText(a.stdout, v)

@@ -13,6 +13,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/baokms/baokms/api/v1alpha1"
+	"github.com/baokms/baokms/internal/cli"
 	"github.com/baokms/baokms/internal/controller/reporter"
 	"github.com/baokms/baokms/internal/provider/version"
 )
@@ -32,11 +33,11 @@ reporter last had to say.
 
 It exits with code 5 when it cannot start.`,
 		Example: `  # In a pod whose NODE_NAME is spec.nodeName
-  bao-kms-manager node-reporter --report-socket /run/openbao-kms/report.sock
+  bao-kms-manager node-reporter --report-socket /run/openbao-kms-report/report.sock
 
   # On the node itself, to a management cluster
   bao-kms-manager node-reporter --node-name cp-1 --kubeconfig management.conf \
-    --report-socket /run/openbao-kms/report.sock`,
+    --report-socket /run/openbao-kms-report/report.sock`,
 		Args: cobra.NoArgs,
 	}
 	flags := cmd.Flags()
@@ -50,11 +51,11 @@ It exits with code 5 when it cannot start.`,
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		switch {
 		case *node == "":
-			return usageError("name the node with --node-name or $" + nodeNameVariable)
+			return cli.Usage("name the node with --node-name or $" + nodeNameVariable)
 		case *socket == "":
-			return usageError("name the provider's report socket with --report-socket")
+			return cli.Usage("name the provider's report socket with --report-socket")
 		case *interval <= 0 || *heartbeat <= 0:
-			return usageError("--interval and --heartbeat must be positive")
+			return cli.Usage("--interval and --heartbeat must be positive")
 		}
 		config, _, err := cluster.config()
 		if err != nil {
@@ -71,7 +72,7 @@ It exits with code 5 when it cannot start.`,
 		logger := logs.logger(a.stderr)
 		r, err := reporter.New(reporter.Options{Node: *node, Socket: *socket, Client: direct, Interval: *interval, Heartbeat: *heartbeat, Logger: logger})
 		if err != nil {
-			return &exitError{exitUsage, err}
+			return cli.Exit(cli.ExitUsage, err)
 		}
 		// It brings the probes and an end in good order; its cache stays unused.
 		m, err := manager.New(config, manager.Options{

@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/baokms/baokms/internal/cli"
 	"github.com/baokms/baokms/internal/controller/plan"
 	"github.com/baokms/baokms/internal/provider/version"
 )
@@ -44,6 +45,9 @@ It exits with code 5 when it cannot start, or loses its lease.`,
 	cluster, logs := clusterFlags(cmd), logFlags(cmd)
 	elect := flags.Bool("leader-elect", true, "work only while holding the lease "+plan.LeaseName)
 	namespace := flags.String("leader-elect-namespace", "", "`namespace` of the lease (default the pod's or the kubeconfig's)")
+	lease := flags.Duration("leader-elect-lease-duration", plan.DefaultLeaseDuration, "`time` after which another replica takes a lease that is not renewed")
+	renew := flags.Duration("leader-elect-renew-deadline", plan.DefaultRenewDeadline, "`time` for which the leader tries to renew its lease before it ends")
+	retry := flags.Duration("leader-elect-retry-period", plan.DefaultRetryPeriod, "`time` between two tries to get or renew the lease")
 	probes := flags.String("probe-address", ":8081", "`address` of /healthz and /readyz; 0 serves none")
 	metrics := flags.String("metrics-address", ":8443", "`address` of /metrics; 0 serves none")
 	plain := flags.Bool("metrics-plain", false, "serve /metrics over HTTP to everyone; only on a loopback address")
@@ -53,6 +57,9 @@ It exits with code 5 when it cannot start, or loses its lease.`,
 		o := plan.Options{
 			LeaderElection:      *elect,
 			LeaseNamespace:      cmp.Or(*namespace, "of the cluster"), // known once the kubeconfig is read
+			LeaseDuration:       *lease,
+			RenewDeadline:       *renew,
+			RetryPeriod:         *retry,
 			Probes:              address(*probes),
 			Metrics:             address(*metrics),
 			MetricsCertificates: *certificates,
@@ -60,8 +67,11 @@ It exits with code 5 when it cannot start, or loses its lease.`,
 			Concurrency:         *concurrency,
 			Logger:              logs.logger(a.stderr),
 		}
+		if *lease <= 0 || *renew <= 0 || *retry <= 0 {
+			return cli.Usage("the times of leader election must be positive")
+		}
 		if err := o.Check(); err != nil {
-			return &exitError{exitUsage, err}
+			return cli.Exit(cli.ExitUsage, err)
 		}
 		config, own, err := cluster.config()
 		if err != nil {

@@ -57,7 +57,7 @@ func TestNodeReportKeepsEverything(t *testing.T) {
 	}
 }
 
-func decoded[D report.Document](t *testing.T, file string) *D {
+func decoded[D report.Document](t testing.TB, file string) *D {
 	t.Helper()
 	doc, err := os.ReadFile(filepath.Join(env.root, "internal", "report", "testdata", file))
 	if err != nil {

@@ -3,6 +3,7 @@ package manager
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -17,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/baokms/baokms/api/v1alpha1"
 	"github.com/baokms/baokms/test/stack"
@@ -25,6 +28,10 @@ import (
 // patience bounds every condition that a test waits for. Conditions are met in
 // a second or two; the machine may be busy.
 const patience = 90 * time.Second
+
+// together is how many tests run at once unless -parallel says otherwise: most of
+// them wait for whole seconds to pass, which the API's times are in.
+const together = "12"
 
 // env is the package's API server. TestMain sets it and nobody changes it.
 var env *environment
@@ -40,7 +47,19 @@ type environment struct {
 	client client.WithWatch
 }
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
+func TestMain(m *testing.M) {
+	flag.Parse()
+	chosen := false
+	flag.Visit(func(f *flag.Flag) { chosen = chosen || f.Name == "test.parallel" })
+	if !chosen {
+		if err := flag.Set("test.parallel", together); err != nil {
+			panic(err)
+		}
+	}
+	// The process's own; what a manager or reporter logs is in its options.
+	ctrllog.SetLogger(logr.Discard())
+	os.Exit(run(m))
+}
 
 // run is TestMain with a place for deferred calls.
 func run(m *testing.M) (code int) {
@@ -139,7 +158,7 @@ func (e *environment) as(t *testing.T, user rest.ImpersonationConfig) client.Wit
 
 // name is a name for a cluster-scoped object of a test: the test's own and a
 // suffix.
-func name(t *testing.T, suffix string) string {
+func name(t testing.TB, suffix string) string {
 	t.Helper()
 	clean := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
@@ -151,7 +170,7 @@ func name(t *testing.T, suffix string) string {
 }
 
 // create writes an object and removes it when the test ends.
-func create[O client.Object](t *testing.T, obj O) O {
+func create[O client.Object](t testing.TB, obj O) O {
 	t.Helper()
 	if err := env.client.Create(t.Context(), obj); err != nil {
 		t.Fatal(err)
@@ -161,7 +180,7 @@ func create[O client.Object](t *testing.T, obj O) O {
 }
 
 // remove removes an object when the test ends; it may be gone by then.
-func remove(t *testing.T, obj client.Object) {
+func remove(t testing.TB, obj client.Object) {
 	t.Helper()
 	obj = obj.DeepCopyObject().(client.Object)
 	t.Cleanup(func() {
@@ -172,7 +191,7 @@ func remove(t *testing.T, obj client.Object) {
 }
 
 // read reads an object again.
-func read[O client.Object](t *testing.T, obj O) O {
+func read[O client.Object](t testing.TB, obj O) O {
 	t.Helper()
 	if err := env.client.Get(t.Context(), client.ObjectKeyFromObject(obj), obj); err != nil {
 		t.Fatal(err)
@@ -181,7 +200,7 @@ func read[O client.Object](t *testing.T, obj O) O {
 }
 
 // eventually waits until check has nothing to say against it.
-func eventually(t *testing.T, check func(g gomega.Gomega)) {
+func eventually(t testing.TB, check func(g gomega.Gomega)) {
 	t.Helper()
 	gomega.NewWithT(t).Eventually(check).WithTimeout(patience).WithPolling(50 * time.Millisecond).Should(gomega.Succeed())
 }

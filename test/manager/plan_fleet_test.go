@@ -1,34 +1,37 @@
-//go:build manager
-
 package manager
 
 import (
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"fmt"
+	"net/http"
+	"strings"
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	selection "k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/baokms/baokms/api/v1alpha1"
 	"github.com/baokms/baokms/internal/controller/plan"
 	"github.com/baokms/baokms/internal/report"
 )
 
-// runManager runs a manager on the package's API server until the test, or stop,
-// ends it. change may be nil.
-func runManager(t *testing.T, cluster *rest.Config, change func(*plan.Options)) (stop func()) {
+// run runs a manager on the package's API server until the test, or stop, ends it.
+// It is shown the plans of the fleet's provider only, so that tests can run at the
+// same time. change may be nil.
+func (f *fleet) run(cluster *rest.Config, change func(*plan.Options)) (stop func()) {
+	t := f.t
 	t.Helper()
-	ctrllog.SetLogger(logr.Discard()) // the process's own; what a manager logs is in its options
+	cluster.Wrap(func(next http.RoundTripper) http.RoundTripper { return &blinkers{f.provider, next} })
 	o := plan.Options{Concurrency: 2}
 	if change != nil {
 		change(&o)
@@ -57,9 +60,40 @@ func runManager(t *testing.T, cluster *rest.Config, change func(*plan.Options)) 
 	return stop
 }
 
+// blinkers hide the plans and reports of other fleets: they select by a field and by
+// a label in what lists and watches all of them.
+type blinkers struct {
+	provider string
+	next     http.RoundTripper
+}
+
+func (b *blinkers) RoundTrip(r *http.Request) (*http.Response, error) {
+	parameter, value := "", ""
+	switch {
+	case r.Method != http.MethodGet:
+	case strings.HasSuffix(r.URL.Path, "/kmsrotationplans"):
+		parameter, value = "fieldSelector", selection.OneTermEqualSelector("spec.providerName", b.provider).String()
+	case strings.HasSuffix(r.URL.Path, "/kmsnodereports"):
+		parameter, value = "labelSelector", labels.SelectorFromSet(label(b.provider)).String()
+	}
+	if parameter != "" {
+		r = r.Clone(r.Context())
+		query := r.URL.Query()
+		query.Set(parameter, value)
+		r.URL.RawQuery = query.Encode()
+	}
+	return b.next.RoundTrip(r)
+}
+
+// label is on every report of a fleet.
+func label(provider string) map[string]string {
+	sum := sha256.Sum256([]byte(provider))
+	return map[string]string{"fleet": hex.EncodeToString(sum[:16])}
+}
+
 // fleet are the reports of a test's nodes, as reporters would write them.
 type fleet struct {
-	t        *testing.T
+	t        testing.TB
 	provider string
 }
 
@@ -120,7 +154,7 @@ func (f *fleet) retiring(s v1alpha1.KMSNodeReportStatus, before int) v1alpha1.KM
 // report writes a node's report, over the one that is there.
 func (f *fleet) report(node string, status v1alpha1.KMSNodeReportStatus) {
 	f.t.Helper()
-	o := &v1alpha1.KMSNodeReport{ObjectMeta: metav1.ObjectMeta{Name: node}, Spec: v1alpha1.KMSNodeReportSpec{ProviderName: f.provider}}
+	o := &v1alpha1.KMSNodeReport{ObjectMeta: metav1.ObjectMeta{Name: node, Labels: label(f.provider)}, Spec: v1alpha1.KMSNodeReportSpec{ProviderName: f.provider}}
 	if err := client.IgnoreNotFound(env.client.Get(f.t.Context(), client.ObjectKeyFromObject(o), o)); err != nil {
 		f.t.Fatal(err)
 	}
@@ -147,6 +181,29 @@ func (f *fleet) plan(suffix string, n int, change func(*v1alpha1.KMSRotationPlan
 		change(&p.Spec)
 	}
 	return create(f.t, p)
+}
+
+// settling creates a plan that is not settled before the test says so (settled).
+func (f *fleet) settling() *v1alpha1.KMSRotationPlan {
+	f.t.Helper()
+	return f.plan("plan", 1, func(s *v1alpha1.KMSRotationPlanSpec) { s.SettleTime.Duration = time.Hour })
+}
+
+// settled waits until a plan that settled before settles on, for a second in all, and
+// checks that its clock was not started again.
+func (f *fleet) settled(p *v1alpha1.KMSRotationPlan, before v1alpha1.KMSRotationPlanStatus) v1alpha1.KMSRotationPlanStatus {
+	f.t.Helper()
+	const settle = time.Second
+	// A clock that starts now says another second.
+	eventually(f.t, func(g gomega.Gomega) {
+		g.Expect(time.Since(before.ConvergedSince.Time)).To(gomega.BeNumerically(">", settle))
+	})
+	f.edit(p, func(s *v1alpha1.KMSRotationPlanSpec) { s.SettleTime.Duration = settle })
+	after := f.phase(p, v1alpha1.RewriteSafe)
+	if !after.ConvergedSince.Equal(before.ConvergedSince) || after.RewriteSafeAfter.Sub(after.ConvergedSince.Time) != settle {
+		f.t.Errorf("the clock was %v to %v, and is %v to %v", before.ConvergedSince, before.RewriteSafeAfter, after.ConvergedSince, after.RewriteSafeAfter)
+	}
+	return after
 }
 
 // edit changes a plan's spec as somebody would.

@@ -1,8 +1,7 @@
-//go:build manager
-
 package manager
 
 import (
+	"context"
 	"crypto/tls"
 	"fmt"
 	"io"
@@ -13,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -45,11 +45,19 @@ func managerUser() rest.ImpersonationConfig {
 }
 
 // manifests are the objects of a file of config/.
-func manifests(t *testing.T, file ...string) []*unstructured.Unstructured {
+func manifests(t *testing.T, file string) []*unstructured.Unstructured {
 	t.Helper()
-	f, err := os.Open(filepath.Join(append([]string{env.root, "config"}, file...)...))
+	all, err := readManifests(file)
 	if err != nil {
 		t.Fatal(err)
+	}
+	return all
+}
+
+func readManifests(file string) ([]*unstructured.Unstructured, error) {
+	f, err := os.Open(filepath.Join(env.root, "config", filepath.FromSlash(file)))
+	if err != nil {
+		return nil, err
 	}
 	defer f.Close()
 	var all []*unstructured.Unstructured
@@ -57,10 +65,10 @@ func manifests(t *testing.T, file ...string) []*unstructured.Unstructured {
 		o := &unstructured.Unstructured{}
 		err := d.Decode(o)
 		if err == io.EOF {
-			return all
+			return all, nil
 		}
 		if err != nil {
-			t.Fatalf("%s: %v", file, err)
+			return nil, fmt.Errorf("%s: %w", file, err)
 		}
 		if len(o.Object) > 0 {
 			all = append(all, o)
@@ -68,17 +76,43 @@ func manifests(t *testing.T, file ...string) []*unstructured.Unstructured {
 	}
 }
 
-// applyManagerRights applies config/rbac's files of the manager, and returns what
-// they grant: "namespace group/resource verb".
+// applyManifests creates the objects of files of config/, which stay: the tests
+// share them.
+func applyManifests(files ...string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	system := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: managerNamespace}}
+	if err := env.client.Create(ctx, system); err != nil && !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	for _, file := range files {
+		all, err := readManifests(file)
+		if err != nil {
+			return err
+		}
+		for _, o := range all {
+			if err := env.client.Create(ctx, o); err != nil {
+				return fmt.Errorf("%s: %w", file, err)
+			}
+		}
+	}
+	return nil
+}
+
+// managerRights applies config/rbac's files of the manager.
+var managerRights = sync.OnceValue(func() error {
+	return applyManifests("rbac/manager-role.yaml", "rbac/manager-binding.yaml", "rbac/manager-metrics-reader.yaml")
+})
+
+// applyManagerRights sees to the manager's rights, and returns what they grant:
+// "namespace group/resource verb".
 func applyManagerRights(t *testing.T) map[string]bool {
 	t.Helper()
-	system := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: managerNamespace}}
-	// A namespace never goes away without a namespace controller.
-	if err := env.client.Create(t.Context(), system); err != nil && !apierrors.IsAlreadyExists(err) {
+	if err := managerRights(); err != nil {
 		t.Fatal(err)
 	}
 	granted := map[string]bool{}
-	for _, o := range manifests(t, "rbac", "manager-role.yaml") {
+	for _, o := range manifests(t, "rbac/manager-role.yaml") {
 		var role rbacv1.ClusterRole // a Role has the same rules
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &role); err != nil {
 			t.Fatal(err)
@@ -92,16 +126,12 @@ func applyManagerRights(t *testing.T) map[string]bool {
 				}
 			}
 		}
-		create(t, o)
-	}
-	for _, o := range manifests(t, "rbac", "manager-binding.yaml") {
-		create(t, o)
 	}
 	return granted
 }
 
 // freeAddress is an address of this machine that nobody listens on.
-func freeAddress(t *testing.T) string {
+func freeAddress(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -164,14 +194,12 @@ func olderServer(r *http.Request) *http.Response {
 // config/rbac, on this API server and on an older one. It is refused nothing, and
 // there is nothing that it does not use: a rule more or less in the role fails it.
 func TestManagerRightsAreExact(t *testing.T) {
+	t.Parallel()
 	granted := applyManagerRights(t)
 	// Its first replica ever makes the lease.
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: managerNamespace, Name: plan.LeaseName}}
 	if err := client.IgnoreNotFound(env.client.Delete(t.Context(), lease)); err != nil {
 		t.Fatal(err)
-	}
-	for _, o := range manifests(t, "rbac", "manager-metrics-reader.yaml") {
-		create(t, o)
 	}
 	scraper, stranger := bearer(t, "scraper", true), bearer(t, "stranger", false)
 	used := map[string]bool{}
@@ -179,11 +207,12 @@ func TestManagerRightsAreExact(t *testing.T) {
 		t.Run(server, func(t *testing.T) {
 			w := &wire{meddle: meddle}
 			metrics := freeAddress(t)
-			stop := runManager(t, w.tap(env.config(managerUser())), func(o *plan.Options) {
+			f := newFleet(t)
+			stop := f.run(w.tap(env.config(managerUser())), func(o *plan.Options) {
 				o.LeaderElection, o.LeaseNamespace = true, managerNamespace
 				o.Metrics = metrics
 			})
-			p := wholeLife(t)
+			p := f.wholeLife()
 			eventually(t, func(g gomega.Gomega) {
 				status, body := scrape(g, metrics, scraper)
 				g.Expect(status).To(gomega.Equal(http.StatusOK))
@@ -223,11 +252,10 @@ func TestManagerRightsAreExact(t *testing.T) {
 
 // wholeLife leads a plan with a selector through its stages, twice, so that an Event
 // becomes a series.
-func wholeLife(t *testing.T) *v1alpha1.KMSRotationPlan {
-	t.Helper()
-	f := newFleet(t)
+func (f *fleet) wholeLife() *v1alpha1.KMSRotationPlan {
+	f.t.Helper()
 	role := map[string]string{f.provider: "yes"}
-	create(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: f.node(1), Labels: role}})
+	create(f.t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: f.node(1), Labels: role}})
 	p := f.plan("plan", 0, func(s *v1alpha1.KMSRotationPlanSpec) {
 		s.Nodes = v1alpha1.NodeSet{Selector: &metav1.LabelSelector{MatchLabels: role}}
 	})
@@ -238,4 +266,20 @@ func wholeLife(t *testing.T) *v1alpha1.KMSRotationPlan {
 		f.phase(p, v1alpha1.Observing)
 	}
 	return p
+}
+
+// TestManagerManifests: the API server takes config/manager as it is.
+func TestManagerManifests(t *testing.T) {
+	t.Parallel()
+	applyManagerRights(t)
+	for _, file := range []string{"namespace.yaml", "deployment.yaml", "service.yaml", "disruption-budget.yaml"} {
+		for _, o := range manifests(t, "manager/"+file) {
+			if o.GetKind() == "Namespace" {
+				o.SetName(o.GetName() + "-dry") // it is there
+			}
+			if err := env.client.Create(t.Context(), o, client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict)); err != nil {
+				t.Errorf("%s: %v", file, err)
+			}
+		}
+	}
 }

@@ -1,5 +1,3 @@
-//go:build manager
-
 package manager
 
 import (
@@ -97,19 +95,17 @@ func (s *reportSocket) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(answer)
 }
 
-// applyReporterRights applies config's rights of the reporters and the policy, and
-// waits until the API server follows it.
+// reporterRights applies config's rights of the reporters and the policy.
+var reporterRights = sync.OnceValue(func() error {
+	return applyManifests("rbac/reporter-role.yaml", "rbac/reporter-binding.yaml", "admission/reporter-policy.yaml")
+})
+
+// applyReporterRights sees to the reporters' rights and the policy, and waits until
+// the API server follows it.
 func applyReporterRights(t *testing.T) {
 	t.Helper()
-	system := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: managerNamespace}}
-	// A namespace never goes away without a namespace controller.
-	if err := env.client.Create(t.Context(), system); err != nil && !apierrors.IsAlreadyExists(err) {
+	if err := reporterRights(); err != nil {
 		t.Fatal(err)
-	}
-	for _, file := range [][]string{{"rbac", "reporter-role.yaml"}, {"rbac", "reporter-binding.yaml"}, {"admission", "reporter-policy.yaml"}} {
-		for _, o := range manifests(t, file...) {
-			create(t, o)
-		}
 	}
 	unbound := env.as(t, rest.ImpersonationConfig{
 		UserName: "system:serviceaccount:" + managerNamespace + ":" + reporterAccount, Groups: []string{"system:authenticated"}})

@@ -1,5 +1,3 @@
-//go:build manager
-
 package manager
 
 import (
@@ -24,7 +22,7 @@ import (
 // reporterRole is the role of config/rbac.
 func reporterRole(t *testing.T) *rbacv1.ClusterRole {
 	t.Helper()
-	all := manifests(t, "rbac", "reporter-role.yaml")
+	all := manifests(t, "rbac/reporter-role.yaml")
 	if len(all) != 1 {
 		t.Fatalf("%d objects, want one", len(all))
 	}
@@ -38,6 +36,7 @@ func reporterRole(t *testing.T) *rbacv1.ClusterRole {
 // TestReporterRightsAreExact: with its role a reporter is refused nothing; without
 // any one verb of it, it is refused that and says so; and it sends nothing else.
 func TestReporterRightsAreExact(t *testing.T) {
+	t.Parallel()
 	type grant struct{ resource, verb string }
 	var granted []grant
 	for _, rule := range reporterRole(t).Rules {
@@ -88,6 +87,7 @@ func TestReporterRightsAreExact(t *testing.T) {
 		return runReporter(t, node, newReportSocket(t, provider), config), w, node
 	}
 	t.Run("all", func(t *testing.T) {
+		t.Parallel()
 		r, w, node := run(t, grant{})
 		reportOf(t, node, func(g gomega.Gomega, o *v1alpha1.KMSNodeReport) {
 			reachable(g, o, metav1.ConditionTrue, "Answering")
@@ -109,6 +109,7 @@ func TestReporterRightsAreExact(t *testing.T) {
 	})
 	for _, g := range granted {
 		t.Run("without "+g.verb+" "+g.resource, func(t *testing.T) {
+			t.Parallel()
 			r, _, _ := run(t, g)
 			want := `cannot ` + g.verb + ` resource \"` + g.resource + `\"`
 			eventually(t, func(gg gomega.Gomega) {
@@ -121,6 +122,7 @@ func TestReporterRightsAreExact(t *testing.T) {
 // TestReporterMayNothingElse are requests that somebody with a reporter's token
 // could try.
 func TestReporterMayNothingElse(t *testing.T) {
+	t.Parallel()
 	applyReporterRights(t)
 	node := name(t, "cp-1")
 	c := connected(t, reporterOn(t, node))
@@ -150,6 +152,7 @@ func TestReporterMayNothingElse(t *testing.T) {
 // TestReporterWritesItsNodeOnly: the policy ties the name of the report to the
 // node in the caller's token, for reporters and for nobody else.
 func TestReporterWritesItsNodeOnly(t *testing.T) {
+	t.Parallel()
 	applyReporterRights(t)
 	mine, other := name(t, "cp-1"), name(t, "cp-2")
 	pod := reporterOn(t, mine)

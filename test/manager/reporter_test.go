@@ -1,5 +1,3 @@
-//go:build manager
-
 package manager
 
 import (
@@ -24,6 +22,7 @@ import (
 // TestReporterReportsItsNode: a reporter with the rights of config/ and the token
 // of its pod, from the first report over a plan to the provider's fall and return.
 func TestReporterReportsItsNode(t *testing.T) {
+	t.Parallel()
 	applyReporterRights(t)
 	provider, node := name(t, "provider"), name(t, "cp-1")
 	s := newReportSocket(t, provider)
@@ -101,6 +100,7 @@ func TestReporterReportsItsNode(t *testing.T) {
 // heartbeat, although the times in the report move at every look; while the
 // provider is down it stores none.
 func TestReporterIsQuiet(t *testing.T) {
+	t.Parallel()
 	applyReporterRights(t)
 	node := name(t, "cp-1")
 	s := newReportSocket(t, name(t, "provider"))
@@ -116,7 +116,7 @@ func TestReporterIsQuiet(t *testing.T) {
 	}
 	defer events.Stop()
 	begin, requests := time.Now(), len(w.seen())
-	const beats = 5
+	const beats = 3
 	for range beats {
 		if e := <-events.ResultChan(); e.Type != watch.Modified {
 			t.Fatalf("event %+v", e)
@@ -145,6 +145,7 @@ func TestReporterIsQuiet(t *testing.T) {
 // TestReporterMeetsOthers: what somebody does to the object between a reporter's
 // read and its write is seen before anything is written.
 func TestReporterMeetsOthers(t *testing.T) {
+	t.Parallel()
 	applyReporterRights(t)
 	ctx := context.Background()
 	cases := []struct {
@@ -175,6 +176,7 @@ func TestReporterMeetsOthers(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			provider, node := name(t, "provider"), name(t, "cp-1")
 			var once sync.Once
 			var failed error
@@ -216,10 +218,12 @@ func TestReporterMeetsOthers(t *testing.T) {
 // requests, or when one was served and its answer is lost, leaves what the next one
 // goes on from.
 func TestReporterRestartedAtEveryStep(t *testing.T) {
+	t.Parallel()
 	applyReporterRights(t)
 	for _, step := range []string{"get kmsnodereports", "create kmsnodereports", "patch kmsnodereports/status", "list kmsrotationplans", "watch kmsrotationplans"} {
 		for _, when := range []string{"before", "after"} {
 			t.Run(when+" "+step, func(t *testing.T) {
+				t.Parallel()
 				provider, node := name(t, "provider"), name(t, "cp-1")
 				s, pod := newReportSocket(t, provider), reporterOn(t, node)
 				reached := make(chan struct{})

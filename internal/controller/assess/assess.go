@@ -86,6 +86,9 @@ var policies = []struct {
 
 // Assess judges a plan.
 func Assess(in Input) Output {
+	if len(in.Nodes) > MaxNodes {
+		return tooMany(in)
+	}
 	f := &facts{plan: in.Plan, prev: &in.Plan.Status, now: in.Now, maxAge: in.Plan.Spec.ReportMaxAge.Duration,
 		verdicts: map[string]verdict{}}
 	if f.maxAge <= 0 {

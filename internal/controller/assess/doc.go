@@ -16,6 +16,11 @@
 // condition is then one policy: a function of the facts to a status, a reason and
 // a message. A doubt is never read as the better case.
 //
+// # What is not judged
+//
+// A plan that is too large for one object, and one whose nodes cannot be known, is
+// not judged in part: every condition says why (limits.go).
+//
 // # When a report counts
 //
 // It must be there, be of the plan's provider, and be younger than reportMaxAge.

@@ -10,6 +10,18 @@ const (
 	ReasonNotRequested = "NotRequested"
 	// ReasonNotConverged: the nodes are not converged.
 	ReasonNotConverged = "NotConverged"
+	// ReasonTooManyNodes: the selector matches more nodes than a plan has room for.
+	// The reason of every condition then, also of Ready.
+	ReasonTooManyNodes = "TooManyNodes"
+	// ReasonStatusTooLarge: the API server refused the status for its size. The
+	// reason of every condition then, also of Ready.
+	ReasonStatusTooLarge = "StatusTooLarge"
+	// ReasonNodesUnreadable: the manager cannot list Nodes, and the plan has a
+	// selector. The reason of every condition then, also of Ready.
+	ReasonNodesUnreadable = "NodesUnreadable"
+	// ReasonSelectorInvalid: the plan's selector cannot be used. The reason of every
+	// condition then, also of Ready.
+	ReasonSelectorInvalid = "SelectorInvalid"
 )
 
 // Reasons of NodesReporting.
@@ -122,7 +134,7 @@ const (
 	ReasonConsistent = "Consistent"
 )
 
-// Ready's reason is the phase.
+// Ready's reason is the phase, unless nothing is judged.
 
 // Reasons in nodes[].reasons for a report that does not count. All others there
 // are the provider's own (design: observability).

@@ -23,6 +23,9 @@
 // these: assess's moment comes when it would have grown too old, and finds the
 // newer one.
 //
+// A plan of many nodes has a large status, so it is left alone for a while after each
+// write (pace.go): what changes meanwhile is judged together.
+//
 // # Who watches what
 //
 // Plans and reports always. Node objects, by their metadata alone, from the first

@@ -48,19 +48,30 @@ func warns(condition string, was, is metav1.ConditionStatus) bool {
 }
 
 // tell records a transition. Its reason is the condition, so that Events can be
-// searched for it: Converged, ConvergedFalse or ConvergedUnknown. The note begins
-// with the reason of the condition.
+// searched for it: Converged, ConvergedFalse or ConvergedUnknown. Its action is the
+// reason of the condition, and the note begins with it.
 func (r *Reconciler) tell(plan *v1alpha1.KMSRotationPlan, t transition) {
 	kind := corev1.EventTypeNormal
 	if t.warns {
 		kind = corev1.EventTypeWarning
 	}
-	// Without a resourceVersion, Events of one kind about one plan are a series.
+	r.recorder.Eventf(regarding(plan, t.condition.Type), nil, kind, eventReason(t.condition), t.condition.Reason, "%s", note(t.condition))
+}
+
+// regarding is the plan as an Event refers to it. Events that agree in all but
+// their notes become a series, which keeps the first one's note. A fleet that
+// flaps tells of each of its states once that way; what was approved, and what an
+// approval no longer counts for, is told each time: the version of the plan sets
+// those apart.
+func regarding(plan *v1alpha1.KMSRotationPlan, condition string) *v1alpha1.KMSRotationPlan {
 	about := &v1alpha1.KMSRotationPlan{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "KMSRotationPlan"},
 		ObjectMeta: metav1.ObjectMeta{Name: plan.Name, UID: plan.UID},
 	}
-	r.recorder.Eventf(about, nil, kind, eventReason(t.condition), "Assess", "%s", note(t.condition))
+	if condition == v1alpha1.ConditionRetirementApproved {
+		about.ResourceVersion = plan.ResourceVersion
+	}
+	return about
 }
 
 func eventReason(c metav1.Condition) string {

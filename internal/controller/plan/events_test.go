@@ -76,3 +76,15 @@ func TestEventReasons(t *testing.T) {
 		}
 	}
 }
+
+// TestRegarding: what was approved has an Event each time, and everything else a
+// series.
+func TestRegarding(t *testing.T) {
+	plan := &v1alpha1.KMSRotationPlan{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "u", ResourceVersion: "9", Generation: 2}}
+	for condition, want := range map[string]string{v1alpha1.ConditionRetirementApproved: "9", v1alpha1.ConditionConverged: "", v1alpha1.ConditionReady: ""} {
+		got := regarding(plan, condition)
+		if got.ResourceVersion != want || got.Name != "p" || got.UID != "u" || got.Kind != "KMSRotationPlan" || got.APIVersion != "kms.baokms.io/v1alpha1" {
+			t.Errorf("%s: an Event regards %+v", condition, got)
+		}
+	}
+}

@@ -24,7 +24,7 @@ import (
 )
 
 // nodesPatience is for how long the first list of Nodes is awaited in silence.
-const nodesPatience = 10 * time.Second
+const nodesPatience = 5 * time.Second
 
 var (
 	// errNodesAwaited: the first list of Nodes is under way.
@@ -32,6 +32,12 @@ var (
 	// errNodesUnreadable: it does not come.
 	errNodesUnreadable = errors.New("the nodes cannot be listed, and spec.nodes.selector cannot be resolved: let the manager list and watch nodes in the cluster that it runs against, or name them in spec.nodes.names")
 )
+
+// selectorError is what is wrong with a plan's selector.
+type selectorError struct{ cause error }
+
+func (e *selectorError) Error() string { return e.cause.Error() }
+func (e *selectorError) Unwrap() error { return e.cause }
 
 func nodeMetadata() *metav1.PartialObjectMetadata {
 	m := &metav1.PartialObjectMetadata{}
@@ -93,7 +99,7 @@ func (r *Reconciler) resolve(ctx context.Context, plan *v1alpha1.KMSRotationPlan
 	}
 	selector, err := metav1.LabelSelectorAsSelector(plan.Spec.Nodes.Selector)
 	if err != nil {
-		return nil, fmt.Errorf("spec.nodes.selector: %w; correct it", err)
+		return nil, &selectorError{err}
 	}
 	if err := r.nodes.ready(ctx); err != nil {
 		return nil, err

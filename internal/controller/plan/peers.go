@@ -14,23 +14,17 @@ import (
 	"github.com/baokms/baokms/api/v1alpha1"
 )
 
-// byProvider is the cache's index from spec.providerName to plans.
-const byProvider = "spec.providerName"
-
-func providerOf(o client.Object) []string {
-	return []string{o.(*v1alpha1.KMSRotationPlan).Spec.ProviderName}
-}
-
 // peers are the other plans of a plan's provider, as the cache has them. They must
-// not be changed.
+// not be changed. Plans are few: an index of the cache would save nothing, and would
+// have to know the kind before the API server does.
 func peers(ctx context.Context, c client.Reader, plan *v1alpha1.KMSRotationPlan) ([]*v1alpha1.KMSRotationPlan, error) {
 	list := &v1alpha1.KMSRotationPlanList{}
-	if err := c.List(ctx, list, client.MatchingFields{byProvider: plan.Spec.ProviderName}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := c.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, err
 	}
 	var others []*v1alpha1.KMSRotationPlan
 	for i := range list.Items {
-		if list.Items[i].Name != plan.Name {
+		if list.Items[i].Name != plan.Name && list.Items[i].Spec.ProviderName == plan.Spec.ProviderName {
 			others = append(others, &list.Items[i])
 		}
 	}

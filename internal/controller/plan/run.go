@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,12 +32,11 @@ import (
 // LeaseName is the name of the manager's lease.
 const LeaseName = "bao-kms-manager"
 
-// The times of leader election. Another replica takes over within leaseDuration of
-// the leader's end, and at once when it ends in good order.
+// The defaults of leader election.
 const (
-	leaseDuration = 15 * time.Second
-	renewDeadline = 10 * time.Second
-	retryPeriod   = 2 * time.Second
+	DefaultLeaseDuration = 15 * time.Second
+	DefaultRenewDeadline = 10 * time.Second
+	DefaultRetryPeriod   = 2 * time.Second
 )
 
 // Requests in a second and at once: a hundred plans that change together are
@@ -53,6 +53,14 @@ type Options struct {
 	// lease is, required with it.
 	LeaderElection bool
 	LeaseNamespace string
+	// LeaseDuration is for how long a lease that is not renewed counts: another
+	// replica takes over within it when the leader fails, and at once when that ends
+	// in good order. RenewDeadline is for how long the leader tries to renew it
+	// before it gives up and Run fails, RetryPeriod the time between two tries. Each
+	// must be well below the one before; zero means the default.
+	LeaseDuration time.Duration
+	RenewDeadline time.Duration
+	RetryPeriod   time.Duration
 	// Probes is the address of /healthz and /readyz; empty serves none.
 	Probes string
 	// Metrics is the address of /metrics; empty serves none. It is HTTPS for those
@@ -74,6 +82,14 @@ func (o Options) complete() (Options, error) {
 	var errs []error
 	if o.LeaderElection && o.LeaseNamespace == "" {
 		errs = append(errs, errors.New("leader election needs a namespace for its lease"))
+	}
+	o.LeaseDuration = cmp.Or(o.LeaseDuration, DefaultLeaseDuration)
+	o.RenewDeadline = cmp.Or(o.RenewDeadline, DefaultRenewDeadline)
+	o.RetryPeriod = cmp.Or(o.RetryPeriod, DefaultRetryPeriod)
+	// The lease counts in whole seconds.
+	if o.LeaseDuration < time.Second || o.RetryPeriod <= 0 || o.RenewDeadline >= o.LeaseDuration || 2*o.RetryPeriod > o.RenewDeadline {
+		errs = append(errs, fmt.Errorf("a lease of %s, renewed within %s by a try each %s, cannot be held: make the first a second at least and longer than the second, and the last half of that at most",
+			o.LeaseDuration, o.RenewDeadline, o.RetryPeriod))
 	}
 	if o.Concurrency < 0 {
 		errs = append(errs, errors.New("the concurrency is negative"))
@@ -116,14 +132,19 @@ func Run(ctx context.Context, cluster *rest.Config, o Options) error {
 	if err != nil {
 		return fmt.Errorf("making the manager: %w", err)
 	}
-	if err := add(ctx, m, o.Concurrency); err != nil {
+	if err := add(m, o.Concurrency); err != nil {
 		return err
+	}
+	if o.Metrics != "" {
+		if err := m.Add(&exporter{collector{client: m.GetClient(), now: time.Now}}); err != nil {
+			return fmt.Errorf("adding the metrics of plans: %w", err)
+		}
 	}
 	if err := errors.Join(m.AddHealthzCheck("ping", healthz.Ping), m.AddReadyzCheck("cache", cacheCheck(m))); err != nil {
 		return fmt.Errorf("adding probes: %w", err)
 	}
 	if err := m.Start(ctx); err != nil {
-		return fmt.Errorf("running the manager: %w", err)
+		return fmt.Errorf("running the manager: %w; if the API server does not know its kinds or refuses to list them, apply config/crd and config/rbac", err)
 	}
 	return nil
 }
@@ -142,9 +163,9 @@ func (o Options) manager(cluster *rest.Config) (manager.Options, error) {
 		LeaderElectionID:              LeaseName,
 		LeaderElectionNamespace:       o.LeaseNamespace,
 		LeaderElectionReleaseOnCancel: true,
-		LeaseDuration:                 new(leaseDuration),
-		RenewDeadline:                 new(renewDeadline),
-		RetryPeriod:                   new(retryPeriod),
+		LeaseDuration:                 new(o.LeaseDuration),
+		RenewDeadline:                 new(o.RenewDeadline),
+		RetryPeriod:                   new(o.RetryPeriod),
 		HealthProbeBindAddress:        o.Probes,
 		Metrics:                       metricsserver.Options{BindAddress: "0"},
 		// One process may run it again, as tests do.
@@ -159,7 +180,7 @@ func (o Options) manager(cluster *rest.Config) (manager.Options, error) {
 		}
 	}
 	if o.LeaderElection {
-		lock, err := lease(cluster, o.LeaseNamespace)
+		lock, err := o.lease(cluster)
 		if err != nil {
 			return manager.Options{}, err
 		}
@@ -178,20 +199,20 @@ func lean(o any) (any, error) {
 
 // lease is the lock of leader election. It tells no Events: those would need a
 // right more, and the lease says who holds it.
-func lease(cluster *rest.Config, namespace string) (resourcelock.Interface, error) {
+func (o Options) lease(cluster *rest.Config) (resourcelock.Interface, error) {
 	host, err := os.Hostname()
 	if err != nil {
 		return nil, fmt.Errorf("leader election needs a host name: %w", err)
 	}
 	cluster = rest.AddUserAgent(cluster, "leader-election")
 	// A call that hangs must not cost the lease.
-	cluster.Timeout = renewDeadline / 2
+	cluster.Timeout = o.RenewDeadline / 2
 	leases, err := coordinationv1.NewForConfig(cluster)
 	if err != nil {
 		return nil, fmt.Errorf("making the client of the lease: %w", err)
 	}
 	return &resourcelock.LeaseLock{
-		LeaseMeta:  metav1.ObjectMeta{Namespace: namespace, Name: LeaseName},
+		LeaseMeta:  metav1.ObjectMeta{Namespace: o.LeaseNamespace, Name: LeaseName},
 		Client:     leases,
 		LockConfig: resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())},
 	}, nil
@@ -209,7 +230,7 @@ func cacheCheck(m manager.Manager) healthz.Checker {
 		for _, o := range []client.Object{&v1alpha1.KMSRotationPlan{}, &v1alpha1.KMSNodeReport{}} {
 			informer, err := m.GetCache().GetInformer(req.Context(), o, cache.BlockUntilSynced(false))
 			if err != nil {
-				return fmt.Errorf("the cache cannot be read: %w", err)
+				return fmt.Errorf("plans and reports cannot be read yet: %w; check that config/crd is applied", err)
 			}
 			if !informer.HasSynced() {
 				return errors.New("not all plans and reports have been read yet: if it stays so, see the log, and whether config/crd and config/rbac are applied")

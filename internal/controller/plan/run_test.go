@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/client-go/rest"
 )
@@ -22,6 +23,11 @@ func TestOptions(t *testing.T) {
 		{"zero", Options{}, ""},
 		{"no namespace for the lease", Options{LeaderElection: true}, "leader election needs a namespace"},
 		{"a namespace", Options{LeaderElection: true, LeaseNamespace: "n"}, ""},
+		{"times of the lease", Options{LeaseDuration: 5 * time.Second, RenewDeadline: 4 * time.Second, RetryPeriod: 2 * time.Second}, ""},
+		{"a lease that ends before it is renewed", Options{LeaseDuration: 10 * time.Second}, "a lease of 10s, renewed within 10s by a try each 2s, cannot be held"},
+		{"a lease below a second", Options{LeaseDuration: 900 * time.Millisecond, RenewDeadline: 800 * time.Millisecond, RetryPeriod: time.Millisecond}, "cannot be held"},
+		{"one try", Options{RetryPeriod: 6 * time.Second}, "cannot be held"},
+		{"tries that never stop", Options{RetryPeriod: -time.Second}, "cannot be held"},
 		{"negative", Options{Concurrency: -1}, "concurrency is negative"},
 		{"plain everywhere", Options{Metrics: ":8080", PlainMetrics: true}, "loopback IP address only"},
 		{"plain on a name", Options{Metrics: "localhost:8080", PlainMetrics: true}, "loopback IP address only"},
@@ -53,6 +59,10 @@ func TestManagerOptions(t *testing.T) {
 	build := func(o Options) (secure bool, address string, elects, locks bool) {
 		t.Helper()
 		o.Logger = slog.New(slog.DiscardHandler)
+		o, err := o.complete()
+		if err != nil {
+			t.Fatal(err)
+		}
 		m, err := o.manager(&rest.Config{Host: "https://127.0.0.1:1"})
 		if err != nil {
 			t.Fatal(err)

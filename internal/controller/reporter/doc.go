@@ -4,7 +4,8 @@
 //
 // One goroutine does everything in cycles: ask the socket, compare with what is
 // written, write when the content changed or a heartbeat is due. A second one
-// watches the plans and wakes the first. What may never happen here:
+// watches the plans of the node's provider, which the API server selects, and wakes
+// the first. What may never happen here:
 //
 //   - a write to anything but the KMSNodeReport whose name is the node's, or a
 //     write that rests on another state of it than the one that was read;

@@ -9,7 +9,9 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/baokms/baokms/api/v1alpha1"
 	"github.com/baokms/baokms/internal/report"
@@ -101,6 +103,30 @@ func TestConflicts(t *testing.T) {
 					t.Error(err)
 				}
 				w.logged("msg=report.unwritten", 0)
+			})
+		})
+	}
+}
+
+// TestKindIsNotThere: without the CRDs the reporter says what to do, once, and goes
+// on when they come.
+func TestKindIsNotThere(t *testing.T) {
+	for name, missing := range map[string]error{
+		"the server knows no such path": apierrors.NewGenericServerResponse(http.StatusNotFound, "post", schema.GroupResource{Resource: "kmsnodereports"}, "", "404 page not found", 0, true),
+		"discovery knows no such kind":  &meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: "kms.baokms.io", Kind: "KMSNodeReport"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			simulate(t, func(t *testing.T, w *world) {
+				w.misbehave(func(string) error { return missing }, nil)
+				w.run()
+				w.pass(10 * time.Minute)
+				if err := w.running.Ready(); err == nil || !strings.Contains(err.Error(), "does not know the kind KMSNodeReport: apply config/crd") {
+					t.Errorf("ready: %v", err)
+				}
+				w.logged("apply config/crd of this release", 1)
+				w.misbehave(nil, nil)
+				w.pass(time.Minute)
+				w.reachable(metav1.ConditionTrue, "Answering")
 			})
 		})
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -24,6 +25,9 @@ const callTimeout = 15 * time.Second
 // errMoved: the object is no longer what was read; read it again.
 var errMoved = errors.New("the KMSNodeReport was changed, made or removed by somebody else meanwhile")
 
+// errNoKind: nothing can be written until somebody brings the kind.
+var errNoKind = errors.New("the API server does not know the kind KMSNodeReport: apply config/crd of this release")
+
 // object is the node's KMSNodeReport at the API server. One goroutine uses it.
 type object struct {
 	client client.Client
@@ -39,6 +43,8 @@ func (o object) read(ctx context.Context) (*v1alpha1.KMSNodeReport, error) {
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, nil
+	case meta.IsNoMatchError(err):
+		return nil, errNoKind
 	case err != nil:
 		return nil, fmt.Errorf("reading the KMSNodeReport %s: %w", o.name, err)
 	}
@@ -57,6 +63,8 @@ func (o object) create(ctx context.Context, provider string) (*v1alpha1.KMSNodeR
 	switch {
 	case apierrors.IsAlreadyExists(err):
 		return nil, errMoved
+	case apierrors.IsNotFound(err) || meta.IsNoMatchError(err):
+		return nil, errNoKind
 	case err != nil:
 		return nil, fmt.Errorf("creating the KMSNodeReport %s: %w", o.name, err)
 	}

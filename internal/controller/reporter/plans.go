@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
@@ -33,8 +34,8 @@ type question struct {
 	generation int64
 }
 
-// plans are the questions of all plans, kept by the one reflector that writes
-// them. Of a plan nothing else is kept: its status may be large and changes often.
+// plans are the questions of all plans of a provider, kept by the one reflector that
+// writes them. Of a plan nothing else is kept: its status may be large and changes often.
 type plans struct {
 	node string
 	// changed has a token after a change that concerns the node.
@@ -165,22 +166,36 @@ func (p *plans) Replace(all []any, _ string) error {
 	return nil
 }
 
+// forget forgets all plans, between two reflectors.
+func (p *plans) forget() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.synced, p.questions = false, map[types.UID]question{}
+}
+
 // Resync has nothing to do, for the reflector.
 func (p *plans) Resync() error { return nil }
 
-// watch keeps the plans until ctx ends. Failures are logged and retried with a
+// watch keeps the plans of a provider until ctx ends. Failures are logged and retried with a
 // growing delay; the questions known until then stay.
-func (p *plans) watch(ctx context.Context, c client.WithWatch, logger *slog.Logger) {
+func (p *plans) watch(ctx context.Context, c client.WithWatch, provider string, logger *slog.Logger) {
 	// What the reflector meets is logged by the source, once each.
 	quiet := klog.Logger(logr.Discard())
-	r := cache.NewReflectorWithOptions(&planSource{client: c, logger: logger}, &v1alpha1.KMSRotationPlan{}, p, cache.ReflectorOptions{Name: "plans", Logger: &quiet})
+	source := &planSource{client: c, logger: logger, selector: fields.OneTermEqualSelector(providerField, provider)}
+	r := cache.NewReflectorWithOptions(source, &v1alpha1.KMSRotationPlan{}, p, cache.ReflectorOptions{Name: "plans", Logger: &quiet})
 	r.RunWithContext(klog.NewContext(ctx, quiet))
 }
 
-// planSource lists and watches all plans, for the one goroutine of a reflector.
+// providerField is the field of a plan that the API server selects by.
+const providerField = "spec.providerName"
+
+// planSource lists and watches the plans that the selector chooses, for the one
+// goroutine of a reflector.
 type planSource struct {
 	client client.WithWatch
 	logger *slog.Logger
+
+	selector fields.Selector
 	// failure is what was last logged, empty while nothing fails.
 	failure string
 }
@@ -203,7 +218,7 @@ func (s *planSource) ListWithContext(ctx context.Context, o metav1.ListOptions) 
 	bounded, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	list := &v1alpha1.KMSRotationPlanList{}
-	err := s.client.List(bounded, list, &client.ListOptions{Raw: &o, Limit: o.Limit, Continue: o.Continue})
+	err := s.client.List(bounded, list, &client.ListOptions{Raw: &o, Limit: o.Limit, Continue: o.Continue, FieldSelector: s.selector})
 	if err != nil {
 		s.failed(ctx, err)
 	}
@@ -211,7 +226,7 @@ func (s *planSource) ListWithContext(ctx context.Context, o metav1.ListOptions) 
 }
 
 func (s *planSource) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-	w, err := s.client.Watch(ctx, &v1alpha1.KMSRotationPlanList{}, &client.ListOptions{Raw: &o})
+	w, err := s.client.Watch(ctx, &v1alpha1.KMSRotationPlanList{}, &client.ListOptions{Raw: &o, FieldSelector: s.selector})
 	if err != nil {
 		s.failed(ctx, err)
 		return nil, err
@@ -230,5 +245,5 @@ func (s *planSource) failed(ctx context.Context, err error) {
 	}
 	s.failure = err.Error()
 	s.logger.Warn("plans.unavailable", "error", s.failure,
-		"next_step", "the plans that were last read go on being answered; check the API server and the reporter's rights on kmsrotationplans")
+		"next_step", "the plans that were last read go on being answered; check the API server, that config/crd of this release is applied, and the reporter's rights on kmsrotationplans")
 }

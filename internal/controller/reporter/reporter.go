@@ -41,6 +41,9 @@ type Reporter struct {
 	// beat is how long after a write the next one is due.
 	beat time.Duration
 	told logged
+	// following is the provider whose plans are watched; unfollow ends that.
+	following string
+	unfollow  func()
 }
 
 // logged is what the log said last, so that it says it once.
@@ -63,6 +66,8 @@ func New(o Options) (*Reporter, error) {
 		socket:  newSocket(o.Socket),
 		object:  object{o.Client, o.Node},
 		plans:   newPlans(o.Node),
+
+		unfollow: func() {},
 	}
 	r.unwritten.Store(&errStarting)
 	return r, nil
@@ -72,9 +77,7 @@ func New(o Options) (*Reporter, error) {
 // controller-runtime manager. A call that runs when ctx ends is broken off; what
 // it left is found at the next start. Call it once.
 func (r *Reporter) Start(ctx context.Context) error {
-	var watching sync.WaitGroup
-	watching.Go(func() { r.plans.watch(ctx, r.options.Client, r.options.Logger) })
-	defer watching.Wait()
+	defer func() { r.unfollow() }()
 	retry := firstRetry
 	for {
 		err := r.cycle(ctx)
@@ -129,6 +132,9 @@ func (r *Reporter) attempt(ctx context.Context) error {
 	if err := r.know(ctx); err != nil {
 		return err
 	}
+	if r.observed != nil {
+		r.follow(ctx, r.observed.Spec.ProviderName)
+	}
 	o := r.socket.observe(ctx, func(told *report.NodeReport) []int32 { return r.asked(told.Provider.Name) })
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -144,6 +150,7 @@ func (r *Reporter) attempt(ctx context.Context) error {
 		}
 		r.options.Logger.Info("report.created", "provider", o.report.Provider.Name)
 		r.took(made)
+		r.follow(ctx, made.Spec.ProviderName)
 	}
 	r.tellLeftOut(r.observed.Spec.ProviderName)
 	next := statusOf(r.observed, o, r.asked(r.observed.Spec.ProviderName))
@@ -151,6 +158,24 @@ func (r *Reporter) attempt(ctx context.Context) error {
 		return nil
 	}
 	return r.write(ctx, next)
+}
+
+// follow watches the plans of the provider that the object is of, in a goroutine
+// that ends with ctx or with unfollow: the API server sends no others. Until they
+// are read, the object's own answers stay.
+func (r *Reporter) follow(ctx context.Context, provider string) {
+	if r.following == provider {
+		return
+	}
+	r.unfollow()
+	r.plans.forget()
+	watched, cancel := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	watching.Go(func() { r.plans.watch(watched, r.options.Client, provider, r.options.Logger) })
+	r.following, r.unfollow = provider, func() {
+		cancel()
+		watching.Wait()
+	}
 }
 
 // know reads the object unless it is known.

@@ -140,8 +140,16 @@ func TestNoProviderYet(t *testing.T) {
 // somebody removes it.
 func TestOtherProvider(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
+		for _, p := range []*v1alpha1.KMSRotationPlan{planFor("a", "openbao-kms-workload-a", 3, node), planFor("b", "openbao-kms-b", 5, node)} {
+			if err := w.client.Create(context.Background(), p); err != nil {
+				t.Fatal(err)
+			}
+		}
 		w.run()
 		first := w.object()
+		if p := first.Status.RetirementPlans; len(p) != 1 || p[0].BeforeVersion != 3 {
+			t.Errorf("plans %+v", p)
+		}
 		w.p.change(func(r *report.NodeReport) { r.Provider.Name, r.Registry.Generation = "openbao-kms-b", 99 })
 		w.pass(DefaultInterval)
 		o := w.reachable(metav1.ConditionFalse, "OtherProvider")
@@ -155,6 +163,10 @@ func TestOtherProvider(t *testing.T) {
 		o = w.reachable(metav1.ConditionTrue, "Answering")
 		if o.Spec.ProviderName != "openbao-kms-b" || o.Status.Report.Registry.Generation != 99 || o.UID == first.UID {
 			t.Errorf("made anew: %+v", o)
+		}
+		// The plans of the new one are followed, and of the old one no more.
+		if p := o.Status.RetirementPlans; len(p) != 1 || p[0].BeforeVersion != 5 {
+			t.Errorf("plans %+v", p)
 		}
 	})
 }

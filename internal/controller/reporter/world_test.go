@@ -84,7 +84,10 @@ func simulate(t *testing.T, story func(t *testing.T, w *world)) {
 		// Managed fields cannot hold a uint64 of a Go type, which a CRD's can: this
 		// tracker has none.
 		tracker := clienttesting.NewObjectTracker(scheme, serializer.NewCodecFactory(scheme).UniversalDecoder())
-		base := fake.NewClientBuilder().WithScheme(scheme).WithObjectTracker(tracker).WithStatusSubresource(&v1alpha1.KMSNodeReport{}, &v1alpha1.KMSRotationPlan{}).Build()
+		base := fake.NewClientBuilder().WithScheme(scheme).WithObjectTracker(tracker).WithStatusSubresource(&v1alpha1.KMSNodeReport{}, &v1alpha1.KMSRotationPlan{}).
+			WithIndex(&v1alpha1.KMSRotationPlan{}, providerField, func(o client.Object) []string {
+				return []string{o.(*v1alpha1.KMSRotationPlan).Spec.ProviderName}
+			}).Build()
 		w.client = interceptor.NewClient(base, interceptor.Funcs{
 			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 				return w.call(ctx, "get", func() error { return c.Get(ctx, key, obj, opts...) })
