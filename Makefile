@@ -45,6 +45,7 @@ test: build servers tools verify ## Everything that CI runs
 	go test -race -timeout 20m ./api/... ./cmd/... ./internal/...
 	test/fuzz.sh 4000x
 	go test -timeout 30m -p 1 ./test/...
+	cd test/packaging && go test -timeout 20m -p 1 ./...
 
 .PHONY: verify
 verify: ## Formatting, vet, staticcheck, generated files, go.mod
@@ -55,6 +56,7 @@ generate: ## Write again what is generated
 	go run ./cmd/provider config schema > docs/config.schema.json
 	go test ./cmd/... -run TestManPages -update
 	go generate ./api/... ./internal/controller/...
+	cd charts/baokms/files && for f in */*; do cp ../../../config/$$f $$f; done
 
 .PHONY: fuzz
 fuzz: ## Fuzz each target for FUZZTIME, and search larger fleets

@@ -9,6 +9,7 @@ unformatted=$(git ls-files --cached --others --exclude-standard '*.go' | xargs -
 [ -z "$unformatted" ] || fail "not formatted, run gofmt -w: $(echo $unformatted)"
 go vet ./... || fail "go vet found the above"
 go tool staticcheck ./... || fail "staticcheck found the above"
+(cd test/packaging && go vet ./...) || fail "go vet found the above in test/packaging"
 go mod tidy -diff >/dev/null || fail "go.mod or go.sum is not tidy, run go mod tidy"
 for module in test/servers/*/go.mod test/deploy/promql/go.mod test/packaging/go.mod; do
 	(cd "$(dirname "$module")" && go mod verify >/dev/null) || fail "$module: a module does not match go.sum"

@@ -1,0 +1,143 @@
+package argocd
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
+	"github.com/google/cel-go/cel"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/baokms/baokms/api/v1alpha1"
+	"github.com/baokms/baokms/test/packaging/argocd/lifetest"
+)
+
+// compute is what Flux makes of a plan.
+func compute(t *testing.T, plan *v1alpha1.KMSRotationPlan) *status.Result {
+	t.Helper()
+	o := &unstructured.Unstructured{Object: plain(t, plan).(map[string]any)}
+	// The generation is a whole number there.
+	o.SetGeneration(plan.Generation)
+	if plan.Status.ObservedGeneration != 0 {
+		if err := unstructured.SetNestedField(o.Object, plan.Status.ObservedGeneration, "status", "observedGeneration"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	result, err := status.Compute(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result
+}
+
+// TestFlux: Flux reads the conditions as they are meant. A plan counts as done when it is Ready.
+func TestFlux(t *testing.T) {
+	done := map[v1alpha1.Phase]bool{v1alpha1.RewriteSafe: true, v1alpha1.Retired: true}
+	for _, stage := range lifetest.Stages(t, start) {
+		want := status.InProgressStatus
+		if done[stage.Phase] {
+			want = status.CurrentStatus
+		}
+		if got := compute(t, stage.Plan); got.Status != want {
+			t.Errorf("%s (%s): %s, %s, want %s", stage.Name, stage.Phase, got.Status, got.Message, want)
+		}
+	}
+}
+
+// TestFluxAndASpecThatIsNewer: a plan that was Ready is not done again before the manager has seen the new spec.
+func TestFluxAndASpecThatIsNewer(t *testing.T) {
+	all := lifetest.Stages(t, start)
+	plan := all[len(all)-1].Plan
+	plan.Generation++
+	if got := compute(t, plan); got.Status != status.InProgressStatus {
+		t.Errorf("%s, %s", got.Status, got.Message)
+	}
+}
+
+// TestFluxAndANewPlan: without a status there is nothing that Flux could wait for. deploy/argocd/README.md says so.
+func TestFluxAndANewPlan(t *testing.T) {
+	plan := plain(t, lifetest.Stages(t, start)[0].Plan).(map[string]any)
+	delete(plan, "status")
+	o := &unstructured.Unstructured{Object: plan}
+	o.SetGeneration(1)
+	result, err := status.Compute(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if result.Status != status.CurrentStatus {
+		t.Errorf("%s, %s: the README and this test can say that a new plan is waited for", result.Status, result.Message)
+	}
+}
+
+// expressions are the health checks of Flux that the README gives.
+func expressions(t *testing.T) (current, failed cel.Program) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(folder, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "```yaml\n")
+	block, _, _ := strings.Cut(rest, "```")
+	var spec struct {
+		HealthCheckExprs []struct{ APIVersion, Kind, Current, Failed string } `json:"healthCheckExprs"`
+	}
+	if err := yaml.Unmarshal([]byte(block), &spec); err != nil {
+		t.Fatal(err)
+	}
+	if len(spec.HealthCheckExprs) != 1 || spec.HealthCheckExprs[0].APIVersion != v1alpha1.GroupVersion.String() || spec.HealthCheckExprs[0].Kind != "KMSRotationPlan" {
+		t.Fatalf("the README was not understood: %+v", spec)
+	}
+	// Flux checks no types: the object's own fields are the variables.
+	env, err := cel.NewEnv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := func(expr string) cel.Program {
+		t.Helper()
+		parsed, issues := env.Parse(expr)
+		if issues.Err() != nil {
+			t.Fatalf("%s: %v", expr, issues.Err())
+		}
+		p, err := env.Program(parsed)
+		if err != nil {
+			t.Fatalf("%s: %v", expr, err)
+		}
+		return p
+	}
+	return program(spec.HealthCheckExprs[0].Current), program(spec.HealthCheckExprs[0].Failed)
+}
+
+// TestFluxExpressions: what the README gives says of each stage what Argo CD's script says.
+func TestFluxExpressions(t *testing.T) {
+	current, failed := expressions(t)
+	verdict := func(p cel.Program, plan map[string]any) bool {
+		t.Helper()
+		out, _, err := p.Eval(plan)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out.Value() == true
+	}
+	for _, stage := range lifetest.Stages(t, start) {
+		plan := plain(t, stage.Plan).(map[string]any)
+		got := "Progressing"
+		switch {
+		case verdict(failed, plan):
+			got = "Degraded"
+		case verdict(current, plan):
+			got = "Healthy"
+		}
+		if want := run(t, planScript, stage.Plan).Status; got != want {
+			t.Errorf("%s: %s with Flux, %s with Argo CD", stage.Name, got, want)
+		}
+	}
+	// Without a status they have no value: Flux waits, and takes it neither for done nor for failed.
+	for _, p := range []cel.Program{current, failed} {
+		if out, _, err := p.Eval(map[string]any{"metadata": map[string]any{}}); err == nil {
+			t.Errorf("a plan without a status is %v", out.Value())
+		}
+	}
+}
