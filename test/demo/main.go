@@ -1,11 +1,13 @@
 // Command demo shows the product on one machine, from nothing: it starts
 // OpenBao's Transit engine, etcd, the provider and a kube-apiserver on loopback
 // in a temporary directory, writes a Secret, shows what etcd holds, restarts the
-// API server and reads everything back.
+// API server and reads everything back. Then it installs the manager, and shows
+// what a plan says at each stage of a rotation and a retirement.
 //
 // It ends what it started, also on Ctrl-C and when a step fails. With
 // DEMO_KEEP=1 it leaves everything running, says how to use it, and waits for
-// Ctrl-C. It is run by `make demo` and needs no root, Docker or kubectl.
+// Ctrl-C. It is run by `make demo`, which builds all of it, kubectl too, and needs
+// neither root nor Docker.
 package main
 
 import (

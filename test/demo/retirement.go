@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os/exec"
@@ -47,46 +46,42 @@ type plan struct {
 	NextStateHash string `json:"nextStateHash"`
 }
 
-// retire is the third act: the old version is given up, first by the node, then
-// in OpenBao.
+// retire is the fourth act: the old version is given up, first by the node, after a
+// review that the plan holds it to, then in OpenBao.
 func (w *world) retire(ctx context.Context) error {
 	w.title("The old version is retired: planned, reviewed, applied on the node")
-	var out string
+	var out, digest string
 	var reviewed plan
-	steps := []struct {
-		text string
-		do   func(context.Context) error
-		show func()
-	}{
+	return w.acts(ctx, []act{
 		{"Evidence: no object in etcd names the old key_id", w.rewritten, nil},
 		{"bao-kms-provider verify-rotation: what this node can say", func(ctx context.Context) (err error) {
 			out, err = w.run(ctx, "verify-rotation")
 			return err
 		}, func() {
-			w.say("%s; confidence: limited, since one node cannot know the others", lastLine(out))
+			w.say("%s; confidence: limited, one node cannot know the others", lastLine(out))
 		}},
-		{"bao-kms-provider retire-versions --before-version 2: a plan", func(ctx context.Context) error {
-			doc, err := w.run(ctx, "retire-versions", "--before-version", "2", "--output", "json")
-			if err != nil {
-				return err
-			}
-			return json.Unmarshal([]byte(doc), &reviewed)
+		{"kubectl apply: the plan asks to retire what is below version 2", w.applies(withRetirement("")), nil},
+		w.planIs("AwaitingReview", "kubectl get krp demo: each node told what it would remove"),
+		{"bao-kms-provider retire-versions: the node says the same", func(ctx context.Context) (err error) {
+			reviewed, err = w.nodePlan(ctx)
+			return err
 		}, func() {
 			w.show("removes", fmt.Sprintf("version %v", reviewed.Removed))
 			w.show("stateHash", reviewed.StateHash)
 			w.show("nextStateHash", reviewed.NextStateHash)
 		}},
-		{"Stop the provider, apply the reviewed plan, start it again", func(ctx context.Context) (err error) {
-			if err := w.node.Stop(); err != nil {
+		{"Reviewed: the digest of all nodes goes into Git as approved", func(ctx context.Context) (err error) {
+			if digest, err = w.ofPlan(ctx, ".status.retirement.digest"); err != nil {
 				return err
 			}
-			out, err = w.run(ctx, "retire-versions", "--before-version", "2", "--apply",
-				"--expected-state-hash", reviewed.StateHash, "--expected-next-state-hash", reviewed.NextStateHash)
-			if err != nil {
-				return err
-			}
-			return w.node.Start(ctx)
+			return w.applies(withRetirement(digest))(ctx)
+		}, func() { w.show("digest", digest) }},
+		w.planIs("Approved", "kubectl get krp demo: the approval counts"),
+		{"Stop the provider, run the command that the plan shows, start", func(ctx context.Context) (err error) {
+			out, err = w.carryOut(ctx, reviewed)
+			return err
 		}, func() { w.quote(out) }},
+		w.planIs("Retired", "kubectl get krp demo: every node has applied what was approved"),
 		{"The platform team raises min_decryption_version in OpenBao", func(ctx context.Context) error {
 			return w.transit.ConfigureKey(ctx, w.transit.Key(), map[string]any{"min_decryption_version": 2})
 		}, nil},
@@ -101,16 +96,7 @@ func (w *world) retire(ctx context.Context) error {
 				w.showRegistry(r)
 			}
 		}},
-	}
-	for _, s := range steps {
-		if err := w.step(s.text, bounded(ctx, s.do)); err != nil {
-			return err
-		}
-		if s.show != nil {
-			s.show()
-		}
-	}
-	return nil
+	})
 }
 
 // rewritten looks at every object in etcd that is encrypted.

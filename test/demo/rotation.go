@@ -58,17 +58,13 @@ func (w *world) await(ctx context.Context, wanted func(snapshot) bool) (map[int]
 	}
 }
 
-// rotate is the second act: OpenBao's key gets a new version, and the provider
+// rotate is the third act: OpenBao's key gets a new version, and the provider
 // waits before it uses it.
 func (w *world) rotate(ctx context.Context) error {
 	w.title("The key is rotated: observed, never performed, by the provider")
 	var before, after envelope.Envelope
 	var r map[int]snapshot
-	steps := []struct {
-		text string
-		do   func(context.Context) error
-		show func()
-	}{
+	return w.acts(ctx, []act{
 		{"The platform team rotates the key in OpenBao", func(ctx context.Context) (err error) {
 			if before, err = w.envelope(ctx); err != nil {
 				return err
@@ -80,15 +76,18 @@ func (w *world) rotate(ctx context.Context) error {
 			r, err = w.await(ctx, func(s snapshot) bool { return s.State == "pending" })
 			return err
 		}, func() { w.showRegistry(r) }},
+		w.planIs("Rotating", "kubectl get krp demo: not all nodes are on one key"),
 		{"Two probes agree: the countdown begins", func(ctx context.Context) (err error) {
 			r, err = w.await(ctx, func(s snapshot) bool { return s.StableAt != 0 })
 			return err
-		}, func() { w.countdown(ctx) }},
+		}, func() { w.countdown(ctx, r[2].StableAt) }},
 		{"Promoted: saved, proved by a round trip, then published", func(ctx context.Context) (err error) {
 			r, err = w.await(ctx, func(s snapshot) bool { return s.State == "active" })
 			return err
 		}, func() { w.showRegistry(r) }},
+		w.planIs("Settling", "kubectl get krp demo: all agree, not for long enough yet"),
 		{"The API server would notice within a minute: restart it now", w.api.Restart, nil},
+		w.planIs("RewriteSafe", "kubectl get krp demo: from now on data may be rewritten"),
 		{"Rewrite every Secret and ConfigMap", w.rewrite, nil},
 		{"Read the raw Secret again", func(ctx context.Context) (err error) {
 			after, err = w.envelope(ctx)
@@ -102,30 +101,22 @@ func (w *world) rotate(ctx context.Context) error {
 			w.show("wrapped seed", string(after.WrappedSeed))
 		}},
 		{"Read both back", w.readBack, nil},
-	}
-	for _, s := range steps {
-		if err := w.step(s.text, bounded(ctx, s.do)); err != nil {
-			return err
-		}
-		if s.show != nil {
-			s.show()
-		}
-	}
-	return nil
+	})
 }
 
-// countdown prints the seconds that are left of the delay, by this process's own
-// clock as the provider counts them by its own.
-func (w *world) countdown(ctx context.Context) {
+// countdown prints the seconds that are left of the delay since a version became
+// stable, by this process's own clock as the provider counts them by its own.
+func (w *world) countdown(ctx context.Context, stableAt int64) {
+	over := time.Unix(stableAt, 0).Add(activationDelay)
 	fmt.Fprint(w.w, "       promotion in")
-	for left := int(activationDelay / time.Second); left > 0; left-- {
+	for left := int(time.Until(over) / time.Second); left > 0; left-- {
 		fmt.Fprintf(w.w, " %d", left)
 		select {
 		case <-ctx.Done():
 		case <-time.After(time.Second):
 		}
 	}
-	fmt.Fprintln(w.w)
+	fmt.Fprintln(w.w, " soon")
 }
 
 func (w *world) showRegistry(r map[int]snapshot) {

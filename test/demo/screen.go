@@ -72,5 +72,21 @@ func (s *screen) say(format string, args ...any) {
 	fmt.Fprintf(s.w, "       %s\n", fmt.Sprintf(format, args...))
 }
 
+// table shows the one row that kubectl get printed, without the name and the age, for
+// which there is no room.
+func (s *screen) table(printed string) {
+	lines := strings.Split(strings.TrimSpace(printed), "\n")
+	from, to := strings.Index(lines[0], "PHASE"), strings.Index(lines[0], "AGE")
+	for i, line := range lines {
+		if 0 <= from && from < to && to <= len(line) {
+			line = line[from:to]
+		}
+		if line = strings.TrimRight(line, " "); i == 0 {
+			line = s.dim(line)
+		}
+		fmt.Fprintf(s.w, "       %s\n", line)
+	}
+}
+
 // quote shows what a command printed, as it looks on a terminal of 80 columns.
 func (s *screen) quote(out string) { fmt.Fprintf(s.w, "\n%s\n\n", strings.TrimSpace(out)) }

@@ -23,13 +23,33 @@ const (
 // play is the whole story.
 func (w *world) play(ctx context.Context) error {
 	w.title("A Secret, encrypted by a key that never leaves OpenBao")
-	for _, part := range []func(context.Context) error{w.start, w.write, w.look, w.restart, w.rotate, w.retire} {
+	for _, part := range []func(context.Context) error{w.start, w.write, w.look, w.restart, w.watch, w.rotate, w.retire} {
 		if err := part(ctx); err != nil {
 			return err
 		}
 	}
 	w.title("Done. An API server that starts can read its Secrets only if OpenBao agrees.")
 	w.say("DEMO_KEEP=1 make demo keeps it running. Next: docs/install.md")
+	return nil
+}
+
+// act is a step with what it shows when it is done; show may be nil.
+type act struct {
+	text string
+	do   func(context.Context) error
+	show func()
+}
+
+// acts runs steps one after the other.
+func (w *world) acts(ctx context.Context, acts []act) error {
+	for _, a := range acts {
+		if err := w.step(a.text, bounded(ctx, a.do)); err != nil {
+			return err
+		}
+		if a.show != nil {
+			a.show()
+		}
+	}
 	return nil
 }
 

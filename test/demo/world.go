@@ -19,9 +19,10 @@ const startTimeout = 90 * time.Second
 // world is everything that the demo runs, in one temporary directory.
 type world struct {
 	*screen
-	dir      string
-	bins     stack.Binaries
-	provider string // the provider's binary
+	dir  string
+	bins stack.Binaries
+	// provider and manager are the product's binaries.
+	provider, manager string
 
 	// files belong to the node, encryption is the API server's configuration.
 	files      stack.ProviderFiles
@@ -31,6 +32,7 @@ type world struct {
 	etcd    *stack.Etcd
 	node    *stack.Provider
 	api     *stack.APIServer
+	kubectl *stack.Kubectl
 
 	// running are the servers to stop, in the order of their start.
 	running []*runningServer
@@ -52,9 +54,12 @@ func newWorld(s *screen) (*world, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &world{screen: s, bins: bins, provider: filepath.Join(bins.Root, "bin", "bao-kms-provider")}
-	if _, err := os.Stat(w.provider); err != nil {
-		return nil, errors.New("bin/bao-kms-provider is not built: run make demo, which builds it")
+	w := &world{screen: s, bins: bins}
+	w.provider, w.manager = filepath.Join(bins.Root, "bin", "bao-kms-provider"), filepath.Join(bins.Root, "bin", "bao-kms-manager")
+	for _, binary := range []string{w.provider, w.manager} {
+		if _, err := os.Stat(binary); err != nil {
+			return nil, fmt.Errorf("bin/%s is not built: run make demo, which builds it", filepath.Base(binary))
+		}
 	}
 	// Short, because the path of a Unix socket is.
 	if w.dir, err = os.MkdirTemp("", "baokms"); err != nil {
@@ -96,7 +101,10 @@ func (w *world) startProvider(ctx context.Context) (err error) {
 }
 
 func (w *world) startAPIServer(ctx context.Context) (err error) {
-	w.api, err = stack.StartAPIServer(ctx, stack.APIServerOptions{Etcd: w.etcd, Dir: w.path("apiserver"), EncryptionConfig: w.encryption})
+	w.api, err = stack.StartAPIServer(ctx, stack.APIServerOptions{Etcd: w.etcd, Dir: w.path("apiserver"), EncryptionConfig: w.encryption,
+		// Without it a server that stops waits a minute for its watches to end.
+		Flags: []string{"--shutdown-watch-termination-grace-period=1s"},
+	})
 	return w.started("kube-apiserver", w.api, err)
 }
 
@@ -146,6 +154,7 @@ func (w *world) invite() {
 	w.show("KMS socket", w.node.Files.Socket)
 	w.show("configuration", w.node.Files.Config)
 	w.show("log", w.node.Files.Log)
+	w.say("KUBECONFIG=%s bin/servers/kubectl describe krp %s", w.kubectl.Kubeconfig(), planName)
 	w.say("curl http://%s/ready", w.node.Files.HealthAddress)
 	w.say("curl http://%s/metrics", w.node.Files.MetricsAddress)
 }
