@@ -33,7 +33,8 @@ reporter last had to say.
 
 It exits with code 5 when it cannot start.`,
 		Example: `  # In a pod whose NODE_NAME is spec.nodeName
-  bao-kms-manager node-reporter --report-socket /run/openbao-kms-report/report.sock
+  bao-kms-manager node-reporter \
+    --report-socket /run/openbao-kms-report/report.sock
 
   # On the node itself, to a management cluster
   bao-kms-manager node-reporter --node-name cp-1 --kubeconfig management.conf \
