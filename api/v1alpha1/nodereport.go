@@ -53,17 +53,20 @@ type KMSNodeReportStatus struct {
 	//
 	// +optional
 	ObservedAt *metav1.Time `json:"observedAt,omitempty"`
-	// Report is the provider's own, as its report socket gave it at observedAt.
+	// Report is the provider's own, as its report socket gave it at observedAt. It is
+	// owned as a whole: nothing of an older one, or of another writer, stays in it.
 	//
 	// +optional
+	// +structType=atomic
 	Report *report.NodeReport `json:"report,omitempty"`
 	// RetirementPlans has one entry for each beforeVersion that a plan which names
-	// this node asks for.
+	// this node asks for, by ascending version; empty when none does. It is owned as
+	// a whole, as report is.
 	//
 	// +optional
-	// +listType=map
-	// +listMapKey=beforeVersion
+	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:XValidation:rule="self.all(a, self.exists_one(b, b.beforeVersion == a.beforeVersion))",message="each beforeVersion of retirementPlans must be given once"
 	RetirementPlans []NodeRetirement `json:"retirementPlans,omitempty"`
 	// Conditions are ProviderReachable. False says that the provider does not
 	// answer, and that report is as old as observedAt.

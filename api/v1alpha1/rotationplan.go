@@ -28,9 +28,11 @@ type KMSRotationPlan struct {
 	//
 	// +required
 	Spec KMSRotationPlanSpec `json:"spec,omitzero"`
-	// Status is the manager's answer; nobody else writes it.
+	// Status is the manager's answer; nobody else writes it. Until its first answer
+	// observedGeneration is -1, so that tools which wait for that field wait.
 	//
 	// +optional
+	// +kubebuilder:default:={"observedGeneration":-1}
 	Status KMSRotationPlanStatus `json:"status,omitzero"`
 }
 

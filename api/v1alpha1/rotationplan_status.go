@@ -48,7 +48,7 @@ const (
 
 // KMSRotationPlanStatus is the manager's answer.
 type KMSRotationPlanStatus struct {
-	// ObservedGeneration is the spec's that this status is about.
+	// ObservedGeneration is the spec's that this status is about; -1 before the first.
 	//
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`

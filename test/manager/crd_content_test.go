@@ -202,6 +202,10 @@ func TestDefaults(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			plan := read(t, create(t, object("KMSRotationPlan", name(t, "plan"), fields{"spec": spec(c.change)})))
+			// Whoever waits for observedGeneration waits for the manager.
+			if got, want := plan.Object["status"], any(fields{"observedGeneration": int64(-1)}); !reflect.DeepEqual(got, want) {
+				t.Errorf("status %v, want %v", got, want)
+			}
 			got := plan.Object["spec"].(map[string]any)
 			if got["reportMaxAge"] != c.maxAge || got["settleTime"] != c.settling {
 				t.Errorf("reportMaxAge %v and settleTime %v, want %s and %s", got["reportMaxAge"], got["settleTime"], c.maxAge, c.settling)
@@ -218,6 +222,9 @@ func TestDefaults(t *testing.T) {
 		plan := &v1alpha1.KMSRotationPlan{ObjectMeta: metav1.ObjectMeta{Name: name(t, "plan")}}
 		plan.Spec.ProviderName, plan.Spec.Nodes.Names = "p", []string{"cp-1"}
 		create(t, plan)
+		if plan.Status.ObservedGeneration != -1 {
+			t.Errorf("status %+v", plan.Status)
+		}
 		if plan.Spec.ReportMaxAge.Duration != 3*time.Minute || plan.Spec.SettleTime.Duration != 5*time.Minute {
 			t.Errorf("reportMaxAge %s, settleTime %s", plan.Spec.ReportMaxAge.Duration, plan.Spec.SettleTime.Duration)
 		}

@@ -167,7 +167,7 @@ var reportRules = []struct {
 		"status.retirementPlans[0]", "exactly one of plan and problem must be given"},
 	{"before version 1", "a", plans(fields{"beforeVersion": 1, "problem": golden("problem.json")}), "status.retirementPlans[0].beforeVersion", "greater than or equal to 2"},
 	{"one question twice", "a", plans(fields{"beforeVersion": 2, "problem": golden("problem.json")}, fields{"beforeVersion": 2, "problem": golden("problem.json")}),
-		"status.retirementPlans[1]", "Duplicate value"},
+		"status.retirementPlans", "each beforeVersion of retirementPlans must be given once"},
 	{"257 questions", "a", plans(questions(257)...), "status.retirementPlans", "must have at most 256 items"},
 	{"unknown field of the report", "a", fields{"report": fields{"more": 1}}, "status.report.more", "unknown field"},
 	{"time that is none", "a", fields{"observedAt": "yesterday"}, "status.observedAt", "date-time"},

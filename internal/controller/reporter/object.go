@@ -74,13 +74,18 @@ func (o object) create(ctx context.Context, provider string) (*v1alpha1.KMSNodeR
 // apply writes the status of the object as it was read, and returns it as it is
 // then: errMoved when it is not as it was read any more. Nobody else may own a
 // field of the status, so ownership is taken; what somebody wrote is found by the
-// version, not by the owner.
+// version, not by the owner. Applying takes nothing away that another owner has
+// too: so the report and the plans are owned as a whole (api/v1alpha1) and are
+// never left out.
 func (o object) apply(ctx context.Context, observed *v1alpha1.KMSNodeReport, status v1alpha1.KMSNodeReportStatus) (*v1alpha1.KMSNodeReport, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&status)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the status of the KMSNodeReport %s: %w", o.name, err)
+	}
+	if len(status.RetirementPlans) == 0 {
+		content["retirementPlans"] = []any{}
 	}
 	applied := &unstructured.Unstructured{Object: map[string]any{"status": content}}
 	applied.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("KMSNodeReport"))

@@ -10,7 +10,7 @@ import (
 
 // observation is one look at the socket.
 type observation struct {
-	// at is when the look ended.
+	// at is when the look began: what it saw is no older, whatever answering took.
 	at time.Time
 	// report is nil exactly while silence is not.
 	report  *report.NodeReport
@@ -52,9 +52,8 @@ func (s *socket) observe(ctx context.Context, asked func(*report.NodeReport) []i
 }
 
 func (s *socket) look(ctx context.Context, asked func(*report.NodeReport) []int32) observation {
-	o := observation{}
+	o := observation{at: time.Now()}
 	if o.report, o.silence = s.report(ctx); o.silence != nil {
-		o.at = time.Now()
 		return o
 	}
 	var hung *silence
@@ -74,7 +73,6 @@ func (s *socket) look(ctx context.Context, asked func(*report.NodeReport) []int3
 		}
 		o.plans = append(o.plans, entry)
 	}
-	o.at = time.Now()
 	return o
 }
 

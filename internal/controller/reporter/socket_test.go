@@ -195,6 +195,38 @@ func TestPlansFitTheirReport(t *testing.T) {
 	}
 }
 
+// TestObservedAt: a report is told as seen before it was asked for, and never later
+// because its plans took long or because it was asked for again.
+func TestObservedAt(t *testing.T) {
+	for _, moves := range []int{0, 1} {
+		p := newProvider(t, healthy(t))
+		left := moves
+		p.planned = func(w http.ResponseWriter, before int) {
+			if left > 0 {
+				left--
+				p.change(func(r *report.NodeReport) { r.Registry.StateHash = fmt.Sprintf("sha256:%064x", 1) })
+			}
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			write(w, http.StatusOK, planOf(p.told, before))
+		}
+		// received is when each report had been received.
+		received := []time.Time{time.Now()}
+		o := newSocket(p.path).observe(t.Context(), func(*report.NodeReport) []int32 {
+			received = append(received, time.Now())
+			return []int32{2, 3}
+		})
+		last := len(received) - 1
+		if o.silence != nil || len(o.plans) != 2 || last != moves+1 {
+			t.Fatalf("observed %+v after %d reports", o, last)
+		}
+		if o.at.After(received[last]) || o.at.Before(received[last-1]) {
+			t.Errorf("of %d reports the last is told as seen %s after it was received, the one before it was %s earlier",
+				last, o.at.Sub(received[last]), received[last].Sub(received[last-1]))
+		}
+	}
+}
+
 // TestPlanAnswers: what is wrong with one plan is told in its entry and nowhere else.
 func TestPlanAnswers(t *testing.T) {
 	refusal := &report.Problem{APIVersion: report.APIVersion, Kind: report.KindProblem, Reason: "rotation_pending", Message: "version 3 is pending", NextStep: "wait"}

@@ -57,18 +57,53 @@ func TestFluxAndASpecThatIsNewer(t *testing.T) {
 	}
 }
 
-// TestFluxAndANewPlan: without a status there is nothing that Flux could wait for. deploy/argocd/README.md says so.
-func TestFluxAndANewPlan(t *testing.T) {
-	plan := plain(t, lifetest.Stages(t, start)[0].Plan).(map[string]any)
-	delete(plan, "status")
-	o := &unstructured.Unstructured{Object: plan}
-	o.SetGeneration(1)
-	result, err := status.Compute(o)
+// unjudged is a new plan as the API server keeps it: its status is the default of the definition.
+func unjudged(t *testing.T) *v1alpha1.KMSRotationPlan {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(folder, "..", "..", "config", "crd", "kms.baokms.io_kmsrotationplans.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if result.Status != status.CurrentStatus {
-		t.Errorf("%s, %s: the README and this test can say that a new plan is waited for", result.Status, result.Message)
+	var definition struct {
+		Spec struct {
+			Versions []struct {
+				Schema struct {
+					OpenAPIV3Schema struct {
+						Properties struct {
+							Status struct {
+								Default v1alpha1.KMSRotationPlanStatus
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+	if err := yaml.Unmarshal(text, &definition); err != nil {
+		t.Fatal(err)
+	}
+	if len(definition.Spec.Versions) != 1 {
+		t.Fatalf("the definition was not understood: %d versions", len(definition.Spec.Versions))
+	}
+	plan := lifetest.Stages(t, start)[0].Plan
+	plan.Status = definition.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties.Status.Default
+	return plan
+}
+
+// TestNewPlan: what no manager has judged is waited for, by Flux with and without the expressions and by Argo CD.
+func TestNewPlan(t *testing.T) {
+	plan := unjudged(t)
+	if got := compute(t, plan); got.Status != status.InProgressStatus {
+		t.Errorf("Flux: %s, %s", got.Status, got.Message)
+	}
+	current, failed := expressions(t)
+	for _, p := range []cel.Program{current, failed} {
+		if out, _, err := p.Eval(plain(t, plan).(map[string]any)); err != nil || out.Value() != false {
+			t.Errorf("Flux's expression: %v, %v", out, err)
+		}
+	}
+	if got := run(t, planScript, plan); got.Status != "Progressing" || !strings.HasPrefix(got.Message, "No manager has judged the plan yet") {
+		t.Errorf("Argo CD: %+v", got)
 	}
 }
 
@@ -121,7 +156,18 @@ func TestFluxExpressions(t *testing.T) {
 		}
 		return out.Value() == true
 	}
-	for _, stage := range lifetest.Stages(t, start) {
+	stages := lifetest.Stages(t, start)
+	// Of an older spec neither its end nor its failure counts.
+	for _, phase := range []v1alpha1.Phase{v1alpha1.Retired, v1alpha1.Degraded} {
+		for _, stage := range stages {
+			if stage.Phase == phase {
+				stage.Name, stage.Plan = stage.Name+", of an older spec", stage.Plan.DeepCopy()
+				stage.Plan.Generation++
+				stages = append(stages, stage)
+			}
+		}
+	}
+	for _, stage := range stages {
 		plan := plain(t, stage.Plan).(map[string]any)
 		got := "Progressing"
 		switch {
