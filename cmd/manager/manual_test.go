@@ -115,7 +115,7 @@ func same(t *testing.T, what string, documented, known []string) {
 func TestManualReasons(t *testing.T) {
 	conditions := sectionOf(t, "### Reasons of a plan's conditions")
 	same(t, "reasons of conditions", cells(conditions), constants(t, "internal/controller/assess", "^Reason"))
-	same(t, "reasons of a node", cells(sectionOf(t, "### Reasons of a node in a plan")), constants(t, "internal/controller/assess", "^NodeReport"))
+	same(t, "reasons of a node", cells(sectionOf(t, "### Reasons of a node in a plan")), constants(t, "internal/controller/assess", "^Node(Report|Provider)"))
 	reports := sectionOf(t, "### Reasons of a report")
 	same(t, "reasons of ProviderReachable", cells(reports), constants(t, "internal/controller/reporter", "^reason"))
 	for _, problem := range constants(t, "internal/controller/reporter", "^problem[A-Z]") {

@@ -175,14 +175,17 @@ func TestAPlansLife(t *testing.T) {
 		"RetirementApplied":  not("NotApplied"),
 	}})
 	s.carryOut(0)
+	// A provider that was stopped broke the convergence: each of these stages settles.
 	s.comesTo(stage{"applying", v1alpha1.Applying, [5]string{"2", "3/3", "True", "True", "1/3 applied"}, map[string]because{
+		"RewriteSafe":        is("Settled"),
 		"RetirementApproved": is("Approved", first, "on cp-2 and cp-3, one node after the other"),
 		"RetirementApplied":  not("PartlyApplied", "cp-1 has applied it"),
 	}})
 
 	// Another node changes in between: the approval lapses.
 	s.changesMeanwhile(2)
-	lapsed := s.comesTo(stage{"lapsed", v1alpha1.Degraded, [5]string{"2", "3/3", "True", "True", "1/3 applied"}, map[string]because{
+	lapsed := s.comesTo(stage{"lapsed", v1alpha1.Degraded, [5]string{"2", "3/3", "True", "True", "approval lapsed"}, map[string]because{
+		"RewriteSafe":        is("Settled"),
 		"RetirementPlanned":  is("SameVersions"),
 		"RetirementApproved": not("PlanChanged", "cp-3 differs from what was approved", "Apply nothing."),
 		"RetirementApplied":  not("NotApproved"),
@@ -204,15 +207,18 @@ func TestAPlansLife(t *testing.T) {
 	// Reviewed and approved again, and applied on the others.
 	s.apply(git)
 	s.comesTo(stage{"applying again", v1alpha1.Applying, [5]string{"2", "3/3", "True", "True", "1/3 applied"}, map[string]because{
+		"RewriteSafe":        is("Settled"),
 		"RetirementApproved": is("Approved", git.approved, "on cp-2 and cp-3, one node after the other"),
 		"Degraded":           not("Consistent"),
 	}})
 	s.carryOut(1)
 	s.comesTo(stage{"two of three", v1alpha1.Applying, [5]string{"2", "3/3", "True", "True", "2/3 applied"}, map[string]because{
+		"RewriteSafe":       is("Settled"),
 		"RetirementApplied": not("PartlyApplied", "cp-1 and cp-2 have applied it", "on cp-3"),
 	}})
 	s.carryOut(2)
 	s.comesTo(stage{"retired", v1alpha1.Retired, [5]string{"2", "3/3", "True", "True", "retired"}, map[string]because{
+		"RewriteSafe":       is("Settled"),
 		"RetirementApplied": is("AllApplied", "retirement below version 2", "This does not say that a minimum version may be raised"),
 		"Degraded":          not("Consistent"),
 		"Ready":             is("Retired"),

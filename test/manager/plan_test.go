@@ -2,11 +2,13 @@ package manager
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/onsi/gomega"
 	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -196,29 +198,126 @@ func TestSettlingSurvivesARestart(t *testing.T) {
 	}
 }
 
+// writeStatus changes a plan's status as a restore, or somebody with an editor, does.
+func (f *fleet) writeStatus(p *v1alpha1.KMSRotationPlan, change func(*v1alpha1.KMSRotationPlanStatus)) {
+	f.t.Helper()
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		change(&read(f.t, p).Status)
+		return env.client.Status().Update(f.t.Context(), p, client.FieldOwner("somebody"))
+	})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+}
+
 // TestStatusOfAnotherWriterIsPutRight: whoever writes into the status, the manager
-// takes it back and keeps nothing of theirs.
+// takes back what it says itself, removes what it does not say, and is then at rest.
 func TestStatusOfAnotherWriterIsPutRight(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	p := f.plan("plan", 1, nil)
 	f.report(f.node(1), f.healthy(3, 7))
 	f.run(env.api.RESTConfig(), nil)
-	want := f.phase(p, v1alpha1.RewriteSafe)
-	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		read(t, p).Status.Phase = v1alpha1.Retired
-		p.Status.ActiveTransitVersion, p.Status.Summary = 9, nil
-		return env.client.Status().Update(t.Context(), p, client.FieldOwner("somebody"))
+	f.phase(p, v1alpha1.RewriteSafe)
+	want := p.Status.DeepCopy()
+	f.writeStatus(p, func(s *v1alpha1.KMSRotationPlanStatus) {
+		s.Phase, s.ActiveTransitVersion, s.Summary = v1alpha1.Retired, 9, nil
+		s.Nodes = append(s.Nodes, v1alpha1.NodeStatus{Name: "ghost", Ready: true})
+		s.Retirement = &v1alpha1.RetirementStatus{BeforeVersion: 3, Digest: "sha256:" + strings.Repeat("0", 64)}
+		s.Conditions = append(s.Conditions, metav1.Condition{Type: "Blessed", Status: metav1.ConditionTrue, Reason: "ByHand", LastTransitionTime: metav1.Now()})
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := f.until(p, func(g gomega.Gomega, s v1alpha1.KMSRotationPlanStatus) {
-		g.Expect(s.Phase).To(gomega.Equal(v1alpha1.RewriteSafe))
+	f.until(p, func(g gomega.Gomega, s v1alpha1.KMSRotationPlanStatus) {
+		g.Expect(equality.Semantic.DeepEqual(s, *want)).To(gomega.BeTrue(), "%+v", s)
 	})
-	if s.ActiveTransitVersion != 3 || s.Summary == nil || !s.ConvergedSince.Equal(want.ConvergedSince) {
-		t.Errorf("version %d, summary %v, converged since %v", s.ActiveTransitVersion, s.Summary, s.ConvergedSince)
+	for _, m := range p.ManagedFields {
+		if m.Subresource == "status" && (m.Manager != plan.FieldOwner || m.Operation != metav1.ManagedFieldsOperationApply) && strings.Contains(m.FieldsV1.GetRawString(), "ghost") {
+			t.Errorf("%s still owns what it wrote by %s", m.Manager, m.Operation)
+		}
 	}
+	f.rests(p)
+}
+
+// rests waits until a plan is as it was a second before.
+func (f *fleet) rests(p *v1alpha1.KMSRotationPlan) {
+	f.t.Helper()
+	version, since := read(f.t, p).ResourceVersion, time.Now()
+	eventually(f.t, func(g gomega.Gomega) {
+		if v := read(f.t, p).ResourceVersion; v != version {
+			version, since = v, time.Now()
+		}
+		g.Expect(time.Since(since)).To(gomega.BeNumerically(">", time.Second))
+	})
+}
+
+// TestClockOfAnotherWriterEndsWithABreak: a settle clock that somebody else owns as
+// well, because the plan was restored with its status or edited by hand, goes with the
+// next break all the same.
+func TestClockOfAnotherWriterEndsWithABreak(t *testing.T) {
+	t.Parallel()
+	sick := func(f *fleet) v1alpha1.KMSNodeReportStatus {
+		told := f.healthy(3, 8)
+		told.Report.Readiness.Ready, told.Report.Readiness.Reasons = false, []string{"status_stale"}
+		return told
+	}
+	cases := map[string]struct {
+		write func(f *fleet, p *v1alpha1.KMSRotationPlan, own *v1alpha1.KMSRotationPlanStatus)
+		upset func(f *fleet) v1alpha1.KMSNodeReportStatus
+	}{
+		"restored, the older key": {restored, func(f *fleet) v1alpha1.KMSNodeReportStatus { return f.healthy(2, 8) }},
+		"restored, not ready":     {restored, sick},
+		"edited, not ready": {func(f *fleet, p *v1alpha1.KMSRotationPlan, own *v1alpha1.KMSRotationPlanStatus) {
+			f.writeStatus(p, func(s *v1alpha1.KMSRotationPlanStatus) {
+				s.ConvergedSince = &metav1.Time{Time: own.ConvergedSince.Add(-time.Hour)}
+			})
+		}, sick},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFleet(t)
+			const settle = 2 * time.Second
+			p := f.plan("plan", 2, func(s *v1alpha1.KMSRotationPlanSpec) { s.SettleTime.Duration = settle })
+			f.report(f.node(1), f.healthy(3, 7))
+			f.report(f.node(2), f.healthy(3, 9))
+			stop := f.run(env.api.RESTConfig(), nil)
+			f.phase(p, v1alpha1.RewriteSafe)
+			stop()
+			own := read(t, p).Status.DeepCopy()
+			c.write(f, p, own)
+			f.run(env.api.RESTConfig(), nil)
+			f.phase(p, v1alpha1.RewriteSafe)
+			// From now on a clock that starts anew does not end.
+			f.edit(p, func(s *v1alpha1.KMSRotationPlanSpec) { s.SettleTime.Duration = time.Minute })
+			f.until(p, func(gomega.Gomega, v1alpha1.KMSRotationPlanStatus) {})
+
+			f.report(f.node(1), c.upset(f))
+			s := f.until(p, func(g gomega.Gomega, s v1alpha1.KMSRotationPlanStatus) {
+				g.Expect(says(s, v1alpha1.ConditionConverged)).To(gomega.HavePrefix("False"))
+				g.Expect(s.ConvergedSince).To(gomega.BeNil())
+			})
+			if s.RewriteSafeAfter != nil || says(s, v1alpha1.ConditionRewriteSafe) != "False NotConverged" {
+				t.Errorf("after a break it is safe from %v on, %s", s.RewriteSafeAfter, says(s, v1alpha1.ConditionRewriteSafe))
+			}
+			broke := time.Now().Truncate(time.Second)
+			f.report(f.node(1), f.healthy(3, 10))
+			s = f.phase(p, v1alpha1.Settling)
+			if s.ConvergedSince.Time.Before(broke) {
+				t.Errorf("converged since %s, and it broke at %s", s.ConvergedSince, broke)
+			}
+			f.rests(p)
+		})
+	}
+}
+
+// restored makes a plan anew, with the status that it had, as a backup does.
+func restored(f *fleet, p *v1alpha1.KMSRotationPlan, own *v1alpha1.KMSRotationPlanStatus) {
+	f.t.Helper()
+	if err := env.client.Delete(f.t.Context(), p); err != nil {
+		f.t.Fatal(err)
+	}
+	p.ObjectMeta = metav1.ObjectMeta{Name: p.Name, Labels: p.Labels}
+	create(f.t, p)
+	f.writeStatus(p, func(s *v1alpha1.KMSRotationPlanStatus) { *s = *own.DeepCopy() })
 }
 
 // TestPlansAtOdds: two plans of one provider that would retire below different

@@ -105,6 +105,9 @@ func converged(f *facts) verdict {
 	if len(f.nodes) == 0 {
 		return unknown(ReasonNoNodes, "There are no nodes that could agree. Correct spec.nodes.")
 	}
+	if f.agreement.converged {
+		return yes(ReasonAllAgree, fmt.Sprintf("%s %s with %s, and nothing is pending.", f.all(), verb(make([]string, len(f.nodes)), "encrypts", "encrypt"), keyName(*f.agreement.key)))
+	}
 	reason := ""
 	var said []string
 	for _, p := range []struct {
@@ -122,10 +125,7 @@ func converged(f *facts) verdict {
 			said = append(said, s)
 		}
 	}
-	if reason != "" {
-		return no(reason, sentences(said...))
-	}
-	return yes(ReasonAllAgree, fmt.Sprintf("%s %s with %s, and nothing is pending.", f.all(), verb(make([]string, len(f.nodes)), "encrypts", "encrypt"), keyName(*f.agreement.key)))
+	return no(reason, sentences(said...))
 }
 
 // sayNotReporting names the nodes without a report that counts.
@@ -137,11 +137,17 @@ func sayNotReporting(f *facts) string {
 	return fmt.Sprintf("%s %s no report that counts: see NodesReporting.", list(names), verb(names, "has", "have"))
 }
 
+// sayNotReady names the nodes that are not ready, and those that say they are but
+// not that nothing is pending.
 func sayNotReady(f *facts) string {
 	var names []string
 	for _, n := range f.nodes {
-		if _, hasKey := n.key(); n.counts() && (!n.told.Ready || !hasKey) {
+		switch _, hasKey := n.key(); {
+		case !n.counts():
+		case !n.told.Ready || !hasKey:
 			names = append(names, fmt.Sprintf("%s (%s)", n.name, quoted(strings.Join(n.told.Reasons, ", "))))
+		case n.told.Pending == nil && n.told.RotationState != string(report.RotationActive):
+			names = append(names, fmt.Sprintf("%s (rotation state %s)", n.name, quoted(n.told.RotationState)))
 		}
 	}
 	if len(names) == 0 {

@@ -4,6 +4,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/baokms/baokms/api/v1alpha1"
 )
 
 // proves is what an applied retirement does not prove.
@@ -67,7 +71,7 @@ func retirementApproved(f *facts) verdict {
 	case r.spec.ApprovedDigest == "" && r.digest == "":
 		return no(ReasonNotApproved, "There is nothing to review yet: see RetirementPlanned.")
 	case r.spec.ApprovedDigest == "":
-		return no(ReasonNotApproved, fmt.Sprintf("Review the plans of %s in nodes[].retirement, and set spec.retirement.approvedDigest to %s, with the evidence of a complete rewrite.", f.everyNode(), r.digest))
+		return no(ReasonNotApproved, f.sayToReview())
 	case r.spec.Evidence == nil:
 		return no(ReasonEvidenceMissing, "The approval does not count without spec.retirement.evidence. Say what proves the rewrite and what becomes of backups.")
 	case r.approved:
@@ -80,6 +84,18 @@ func retirementApproved(f *facts) verdict {
 
 // everyNode is the plan's nodes in the middle of a sentence.
 func (f *facts) everyNode() string { return list(f.names(func(*node) bool { return true })) }
+
+// sayToReview asks for the review, when it is time for one.
+func (f *facts) sayToReview() string {
+	if wait := f.sayWait(); wait != "" {
+		return "Approve nothing yet. " + wait
+	}
+	first := ""
+	if f.verdicts[v1alpha1.ConditionRetirementPlanned].status == metav1.ConditionFalse {
+		first = "See RetirementPlanned first."
+	}
+	return sentences(first, fmt.Sprintf("Review the plans of %s in nodes[].retirement, and set spec.retirement.approvedDigest to %s, with the evidence of a complete rewrite.", f.everyNode(), f.retirement.digest))
+}
 
 // sayPlanChanged names the nodes for which an older approval no longer counts.
 func (f *facts) sayPlanChanged() string {
@@ -102,18 +118,24 @@ func (f *facts) sayPlanChanged() string {
 	if said == "" {
 		said = fmt.Sprintf("What %s would do now has another digest than spec.retirement.approvedDigest.", f.everyNode())
 	}
-	next := fmt.Sprintf("Apply nothing. Review again and set spec.retirement.approvedDigest to %s.", r.digest)
-	if r.digest == "" {
-		next = "Apply nothing. There is no new digest yet: see RetirementPlanned."
+	next := fmt.Sprintf("Review again and set spec.retirement.approvedDigest to %s.", r.digest)
+	switch wait := f.sayWait(); {
+	case r.digest == "":
+		next = "There is no new digest yet: see RetirementPlanned."
+	case wait != "":
+		next = wait + " Then review again."
 	}
-	return sentences("The approval no longer counts.", said, next)
+	return sentences("The approval no longer counts.", said, "Apply nothing.", next)
 }
 
-// sayToApply is the next step of an approved retirement.
+// sayToApply is the next step of an approved retirement, or what it waits for.
 func (f *facts) sayToApply() string {
 	rest := f.notApplied()
 	if len(rest) == 0 {
 		return ""
+	}
+	if held := f.sayHeld(); held != "" {
+		return held
 	}
 	return fmt.Sprintf("Run nodes[].retirement.command on %s, one node after the other.", list(rest))
 }

@@ -1,7 +1,6 @@
 package assess_test
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -19,13 +18,14 @@ func TestLapse(t *testing.T) {
 		change  func(*world)
 		says    string
 		changed []string
+		joined  []string // those of them that no approval was ever for
 	}{
-		{"a node observes a version", func(w *world) { w.machines["cp-2"].observe(4) }, "cp-2 differs from what was approved", []string{"cp-2"}},
-		{"a node saves something", func(w *world) { w.machines["cp-2"].save("x") }, "cp-2 differs from what was approved", []string{"cp-2"}},
-		{"a node goes another way", func(w *world) { w.machines["cp-2"].retire(2) }, "cp-2 differs from what was approved", []string{"cp-2"}},
-		{"a node joins", func(w *world) { w.join("cp-4") }, "cp-4 differs from what was approved", []string{"cp-4"}},
-		{"a node leaves", func(w *world) { delete(w.machines, "cp-3") }, "cp-3 has left the plan since", []string{"cp-3"}},
-		{"a node is renamed", func(w *world) { delete(w.machines, "cp-3"); w.join("node-3") }, "node-3 differs from what was approved. cp-3 has left the plan since.", []string{"cp-3", "node-3"}},
+		{"a node observes a version", func(w *world) { w.machines["cp-2"].observe(4) }, "cp-2 differs from what was approved", []string{"cp-2"}, nil},
+		{"a node saves something", func(w *world) { w.machines["cp-2"].save("x") }, "cp-2 differs from what was approved", []string{"cp-2"}, nil},
+		{"a node goes another way", func(w *world) { w.machines["cp-2"].retire(2) }, "cp-2 differs from what was approved", []string{"cp-2"}, nil},
+		{"a node joins", func(w *world) { w.join("cp-4") }, "cp-4 differs from what was approved", []string{"cp-4"}, []string{"cp-4"}},
+		{"a node leaves", func(w *world) { delete(w.machines, "cp-3") }, "cp-3 has left the plan since", []string{"cp-3"}, nil},
+		{"a node is renamed", func(w *world) { delete(w.machines, "cp-3"); w.join("node-3") }, "node-3 differs from what was approved. cp-3 has left the plan since.", []string{"cp-3", "node-3"}, []string{"node-3"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := approved(t)
@@ -48,7 +48,7 @@ func TestLapse(t *testing.T) {
 					switch {
 					case n.Name == "cp-1":
 						want = v1alpha1.RetirementApplied
-					case slices.Contains(c.changed, n.Name):
+					case slices.Contains(c.changed, n.Name) && !slices.Contains(c.joined, n.Name):
 						want = v1alpha1.RetirementChanged
 					}
 					if n.Retirement.State != want || n.Retirement.Command != "" {
@@ -56,7 +56,7 @@ func TestLapse(t *testing.T) {
 					}
 				}
 			}
-			if got := w.plan.Status.Summary.Retirement; got != fmt.Sprintf("1/%d applied", len(w.machines)) {
+			if got := w.plan.Status.Summary.Retirement; got != "approval lapsed" {
 				t.Errorf("summary %q", got)
 			}
 			w.approve()
@@ -191,4 +191,41 @@ func TestEvidenceIsOfTheApproval(t *testing.T) {
 	if got := w.plan.Status.Retirement.Evidence.Rewrite; got != "CHG-1042" {
 		t.Errorf("evidence %q", got)
 	}
+}
+
+// TestJoinedAndLeftWhileLapsed: of the nodes that changed, one that no approval was
+// ever for and that is gone is none; one that was approved and left is, also after
+// it was back for a while.
+func TestJoinedAndLeftWhileLapsed(t *testing.T) {
+	w := approved(t)
+	w.machines["cp-2"].save("something")
+	changed := func(want ...string) {
+		t.Helper()
+		w.pass(time.Minute)
+		if got := w.plan.Status.Retirement.ChangedNodes; !slices.Equal(got, want) {
+			t.Errorf("changed %q, want %q", got, want)
+		}
+	}
+	changed("cp-2")
+	w.join("cp-4")
+	changed("cp-2", "cp-4")
+	w.wantState("cp-4", v1alpha1.RetirementPlanned)
+	delete(w.machines, "cp-4")
+	changed("cp-2")
+	w.wants(v1alpha1.ConditionRetirementApproved, isFalse, assess.ReasonPlanChanged, "cp-2 differs from what was approved. Apply nothing.")
+	w.join("cp-4").unasked = true
+	changed("cp-2", "cp-4")
+	delete(w.machines, "cp-4")
+	changed("cp-2")
+
+	was := w.machines["cp-3"]
+	delete(w.machines, "cp-3")
+	changed("cp-2", "cp-3")
+	w.machines["cp-3"] = was
+	changed("cp-2", "cp-3")
+	delete(w.machines, "cp-3")
+	changed("cp-2", "cp-3")
+	w.wants(v1alpha1.ConditionRetirementApproved, isFalse, assess.ReasonPlanChanged, "cp-3 has left the plan since")
+	delete(w.machines, "cp-2")
+	changed("cp-2", "cp-3")
 }

@@ -46,12 +46,14 @@ type facts struct {
 
 	nodes      []*node
 	agreement  agreement
+	diverged   string // how nodes went different ways, if any did
 	history    history
 	clock      clock
 	retirement *retirement // nil when the plan asks for none
 
 	verdicts map[string]verdict
-	against  []verdict // what contradicts the plan, the gravest first
+	disputes []verdict // what contradicts the plan, but for its approval, the gravest first
+	against  []verdict // all that contradicts the plan, the gravest first
 	phase    v1alpha1.Phase
 }
 
@@ -96,10 +98,12 @@ func Assess(in Input) Output {
 	}
 	f.nodes = f.look(in.Nodes, in.Reports)
 	f.agreement = agree(f.nodes, in.Plan.Spec.TargetTransitVersion)
+	f.diverged = f.sayDiverged()
 	f.history = f.record()
 	f.clock = f.settle()
 	f.retirement = f.retire()
-	f.against = f.contradictions(in.Others)
+	f.disputes = f.dispute(in.Others)
+	f.against = f.contradictions()
 	for _, p := range policies {
 		if p.condition == v1alpha1.ConditionReady {
 			f.phase = f.summarise()

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/baokms/baokms/api/v1alpha1"
@@ -58,10 +59,13 @@ func (f *facts) running() bool {
 	return f.clock.since != nil && f.now.Before(f.clock.safeAfter.Time)
 }
 
+// rewritable reports whether the clock has reached its end.
+func (f *facts) rewritable() bool { return f.clock.since != nil && !f.running() }
+
 // settle goes on with the clock of the status, or starts it (see the package
 // comment for what a break is).
 func (f *facts) settle() clock {
-	if !f.agreement.converged || f.history.left != nil {
+	if !f.agreement.converged || f.history.left != nil || f.diverged != "" {
 		return clock{}
 	}
 	since := up(f.now)
@@ -79,20 +83,41 @@ func (f *facts) unbroken() bool {
 	if p.ConvergedSince == nil || p.ActiveKeyIDHash != f.agreement.key.KeyIDHash || len(p.KeyHistory) == 0 {
 		return false
 	}
+	// A clock beside any other reason is not one that was running: another writer's
+	// value stayed there when the clock was taken away.
+	safe := meta.FindStatusCondition(p.Conditions, v1alpha1.ConditionRewriteSafe)
+	if safe == nil || safe.Reason != ReasonSettled && safe.Reason != ReasonSettling {
+		return false
+	}
 	for _, n := range f.nodes {
 		if n.prev == nil {
 			return false
 		}
 	}
-	settled := slices.ContainsFunc(p.Conditions, func(c metav1.Condition) bool {
-		return c.Type == v1alpha1.ConditionRewriteSafe && c.Status == metav1.ConditionTrue
-	})
-	watched := p.KeyHistory[len(p.KeyHistory)-1].LastSeen
-	return settled || f.now.Sub(watched.Time) <= f.absence()
+	unwatched := f.now.Sub(p.KeyHistory[len(p.KeyHistory)-1].LastSeen.Time)
+	if safe.Status == metav1.ConditionTrue {
+		return unwatched <= maxBehind+f.absence() || !f.registryMoved()
+	}
+	return unwatched <= f.absence()
+}
+
+// registryMoved reports whether a node's registry is another one than was told, and not the
+// one that applying makes of that. Such a node may have encrypted with an older key
+// meanwhile: its registry was restored, say, and promoted the key once more.
+func (f *facts) registryMoved() bool {
+	for _, n := range f.nodes {
+		is := n.told.StateHash
+		applied := n.prev.Retirement != nil && n.prev.Retirement.NextStateHash == is
+		if is != n.prev.StateHash && !applied {
+			return true
+		}
+	}
+	return false
 }
 
 // absence is for how long the clock may go unwatched; a third of it is how often
-// the status says that it is watched.
+// the status says that it is watched. Once it has ended that is said with other
+// changes, or when maxBehind is over.
 func (f *facts) absence() time.Duration { return max(f.maxAge, time.Minute) }
 
 func (f *facts) rewatch() time.Duration { return (f.absence() / 3).Truncate(time.Second) }
@@ -104,6 +129,8 @@ func rewriteSafe(f *facts) verdict {
 		return unknown(ReasonNoNodes, "There are no nodes. Correct spec.nodes.")
 	case f.history.left != nil:
 		return no(ReasonKeyReturned, "A rewrite would go back to an earlier key: see Degraded. Do not rewrite.")
+	case f.diverged != "":
+		return no(ReasonNodesDiverged, sentences("Do not rewrite.", f.diverged))
 	case f.clock.since == nil:
 		return no(ReasonNotConverged, sentences("Do not rewrite yet.", f.verdicts[v1alpha1.ConditionConverged].message))
 	case f.running():

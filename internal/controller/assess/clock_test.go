@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/baokms/baokms/api/v1alpha1"
+	"github.com/baokms/baokms/internal/controller/assess"
 )
 
 func (w *world) wantSince(want time.Time) {
@@ -109,10 +110,110 @@ func TestUnwatched(t *testing.T) {
 	w.wantPhase(v1alpha1.Settling)
 	w.pass(5 * time.Minute)
 	w.wantPhase(v1alpha1.RewriteSafe)
-	// Once it was settled, an absence takes nothing back.
+	// Once it was settled, an absence takes nothing back: registries that are as they
+	// were had no older key meanwhile.
 	away(w, 24*time.Hour)
 	w.wantSince(start.Add(6*time.Minute + time.Second))
 	w.wantPhase(v1alpha1.RewriteSafe)
+}
+
+// TestSettledUnwatched: what may have broken while nobody watched nodes on which
+// data could be rewritten.
+func TestSettledUnwatched(t *testing.T) {
+	const watched = 13 * time.Minute // ten, and the age of a report
+	restored := func(w *world) {     // it ran on version 2, and has promoted version 3 just now
+		w.machines["cp-1"].generation, w.machines["cp-1"].history = 9, "restored/observe 3/promote"
+	}
+	for _, c := range []struct {
+		name   string
+		away   time.Duration
+		change func(*world)
+		breaks bool
+	}{
+		{"nothing changed", 24 * time.Hour, func(*world) {}, false},
+		{"restored, and promoted once more", time.Hour, restored, true},
+		{"so just after it was watched", watched + time.Second, restored, true},
+		{"so while it was watched", watched, restored, false},
+		{"applied", time.Hour, func(w *world) { w.machines["cp-1"].retire(3) }, false},
+		{"applied, and something else", time.Hour, func(w *world) { w.machines["cp-1"].retire(3); w.machines["cp-1"].save("more") }, true},
+		{"removed other versions", time.Hour, func(w *world) { w.machines["cp-1"].retire(2) }, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t).asksRetirement(3)
+			w.judge()
+			w.pass(5 * time.Minute)
+			w.wants(v1alpha1.ConditionRewriteSafe, isTrue, assess.ReasonSettled)
+			c.change(w)
+			w.now = w.now.Add(c.away)
+			w.report()
+			w.judge()
+			if !c.breaks {
+				w.wantSince(start)
+				w.wants(v1alpha1.ConditionRewriteSafe, isTrue, assess.ReasonSettled)
+				return
+			}
+			w.wantSince(w.now)
+			w.wants(v1alpha1.ConditionRewriteSafe, isFalse, assess.ReasonSettling)
+			w.pass(5 * time.Minute)
+			w.wants(v1alpha1.ConditionRewriteSafe, isTrue, assess.ReasonSettled)
+		})
+	}
+}
+
+// TestWatchedWhileIdle: a fleet whose clock has ended, and in which nothing happens,
+// is watched all the time, whatever the age of its reports.
+func TestWatchedWhileIdle(t *testing.T) {
+	for _, maxAge := range []time.Duration{time.Second, 3 * time.Minute, 7 * time.Minute, 2 * time.Hour} {
+		w := newWorld(t)
+		w.plan.Spec.ReportMaxAge.Duration = maxAge
+		w.plan.Spec.SettleTime.Duration = 0
+		w.judge()
+		for range 50 {
+			// It is judged when a report would be too old, and finds a newer one.
+			w.now = w.out.Next
+			w.report()
+			// What would be, if a registry had changed by then.
+			m, plan := *w.machines["cp-1"], w.plan.DeepCopy()
+			w.machines["cp-1"].save("versions discovered")
+			w.judge()
+			w.wantSince(start)
+			w.machines["cp-1"], w.plan = &m, plan
+			w.judge()
+			w.wantSince(start)
+		}
+	}
+}
+
+// TestClockOfAnotherWriter: a clock that stays in the status after a break, because
+// another writer owns it as well, is none.
+func TestClockOfAnotherWriter(t *testing.T) {
+	for name, c := range map[string]struct{ set, undo func(*machine) }{
+		"not ready":      {func(m *machine) { m.reasons = []string{"status_stale"} }, func(m *machine) { m.reasons = nil }},
+		"went other way": {func(m *machine) { m.key = "other" }, func(m *machine) { m.key = "" }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.judge()
+			w.pass(2 * time.Minute)
+			left := w.plan.Status.DeepCopy()
+			leave := func() {
+				s := &w.plan.Status
+				s.ConvergedSince, s.RewriteSafeAfter, s.ActiveKeyIDHash = left.ConvergedSince, left.RewriteSafeAfter, left.ActiveKeyIDHash
+			}
+			c.set(w.machines["cp-1"])
+			w.judge()
+			leave()
+			w.now = w.now.Add(30 * time.Second)
+			w.judge()
+			if w.plan.Status.ConvergedSince != nil {
+				t.Errorf("converged since %s", w.plan.Status.ConvergedSince)
+			}
+			leave()
+			c.undo(w.machines["cp-1"])
+			w.pass(30 * time.Second)
+			w.wantSince(start.Add(3 * time.Minute))
+		})
+	}
 }
 
 // TestClockChanges: a clock that was set shortens nothing.

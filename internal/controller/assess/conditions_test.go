@@ -59,6 +59,7 @@ func TestConditions(t *testing.T) {
 		{"no settle time", func(w *world) { w.plan.Spec.SettleTime.Duration = 0 }, v1alpha1.ConditionRewriteSafe, isTrue, assess.ReasonSettled, []string{"converged since 2026-11-30T06:00:00Z", "may be rewritten now"}},
 		{"settling", func(*world) {}, v1alpha1.ConditionRewriteSafe, isFalse, assess.ReasonSettling, []string{"All 3 nodes", "Do not rewrite before 2026-11-30T06:05:00Z"}},
 		{"not converged", stale, v1alpha1.ConditionRewriteSafe, isFalse, assess.ReasonNotConverged, []string{"Do not rewrite yet.", "cp-2"}},
+		{"two keys of one version, rewrite", func(w *world) { w.plan.Spec.SettleTime.Duration = 0; w.machines["cp-2"].former = "other" }, v1alpha1.ConditionRewriteSafe, isFalse, assess.ReasonNodesDiverged, []string{"Do not rewrite.", "cp-2: version 1"}},
 		{"no nodes, rewrite", empty, v1alpha1.ConditionRewriteSafe, isUnknown, assess.ReasonNoNodes, nil},
 
 		{"all passed", func(*world) {}, v1alpha1.ConditionPreflightPassed, isTrue, assess.ReasonAllPassed, []string{"All 3 nodes"}},
@@ -93,10 +94,11 @@ func TestConditions(t *testing.T) {
 		{"no nodes, planned", func(w *world) { asks(w); empty(w) }, v1alpha1.ConditionRetirementPlanned, isUnknown, assess.ReasonNoNodes, nil},
 
 		{"no retirement, approved", func(*world) {}, v1alpha1.ConditionRetirementApproved, isUnknown, assess.ReasonNotRequested, nil},
-		{"awaiting review", asks, v1alpha1.ConditionRetirementApproved, isFalse, assess.ReasonNotApproved, []string{"Review the plans of cp-1, cp-2 and cp-3", "sha256:", "evidence"}},
+		{"awaiting review", func(w *world) { asks(w); w.plan.Spec.SettleTime.Duration = 0 }, v1alpha1.ConditionRetirementApproved, isFalse, assess.ReasonNotApproved, []string{"Review the plans of cp-1, cp-2 and cp-3", "sha256:", "evidence"}},
 		{"nothing to review", func(w *world) { asks(w); w.machines["cp-2"].unasked = true }, v1alpha1.ConditionRetirementApproved, isFalse, assess.ReasonNotApproved, []string{"nothing to review yet"}},
 		{"an approval of something else", func(w *world) {
 			asks(w)
+			w.plan.Spec.SettleTime.Duration = 0
 			w.plan.Spec.Retirement.ApprovedDigest, w.plan.Spec.Retirement.Evidence = stateHash("x"), &v1alpha1.Evidence{}
 		}, v1alpha1.ConditionRetirementApproved, isFalse, assess.ReasonPlanChanged, []string{"cp-1, cp-2 and cp-3", "Apply nothing", "approvedDigest to sha256:"}},
 		{"an approval without a digest", func(w *world) {

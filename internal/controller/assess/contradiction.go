@@ -12,28 +12,45 @@ import (
 	"github.com/baokms/baokms/internal/report"
 )
 
-// contradictions are what speaks against the plan, the gravest first.
-func (f *facts) contradictions(others []*v1alpha1.KMSRotationPlan) []verdict {
+// dispute finds what speaks against the plan whatever is approved, the gravest
+// first.
+func (f *facts) dispute(others []*v1alpha1.KMSRotationPlan) []verdict {
 	var found []verdict
 	add := func(reason, message string) {
 		if message != "" {
-			found = append(found, verdict{metav1.ConditionTrue, reason, message})
+			found = append(found, yes(reason, message))
 		}
 	}
-	add(ReasonNodesDiverged, sentences(f.sayForked(), f.sayCannotRead()))
+	add(ReasonNodesDiverged, f.diverged)
 	add(ReasonKeyReturned, f.sayKeyReturned())
 	add(ReasonNodeWentBack, f.sayWentBack())
-	if r := f.retirement; r != nil {
-		switch {
-		case r.lapsed():
-			add(ReasonApprovedPlanChanged, f.sayPlanChanged())
-		case !r.approved && len(f.applied()) > 0:
-			add(ReasonAppliedWithoutApproval, f.sayUnapproved())
-		}
+	if f.retirement != nil {
 		add(ReasonRetirementsOverlap, f.sayOverlap(others))
 	}
 	return found
 }
+
+// contradictions are all that speaks against the plan, the gravest first.
+func (f *facts) contradictions() []verdict {
+	r, found := f.retirement, slices.Clone(f.disputes)
+	if r == nil {
+		return found
+	}
+	lightest := len(found)
+	if lightest > 0 && found[lightest-1].reason == ReasonRetirementsOverlap {
+		lightest--
+	}
+	switch {
+	case r.lapsed():
+		found = slices.Insert(found, lightest, yes(ReasonApprovedPlanChanged, f.sayPlanChanged()))
+	case !r.approved && len(f.applied()) > 0:
+		found = slices.Insert(found, lightest, yes(ReasonAppliedWithoutApproval, f.sayUnapproved()))
+	}
+	return found
+}
+
+// sayDiverged tells of nodes that went different ways.
+func (f *facts) sayDiverged() string { return sentences(f.sayForked(), f.sayCannotRead()) }
 
 // degraded: something contradicts the plan. While a node does not report, nobody
 // can say that nothing does.
@@ -135,6 +152,9 @@ func (f *facts) sayWentBack() string {
 func (f *facts) sayUnapproved() string {
 	names := f.applied()
 	next := "Review, and approve for the other nodes or restore the versions there with `bao-kms-provider restore-versions`."
+	if len(names) == len(f.nodes) {
+		next = fmt.Sprintf("If that was reviewed, set spec.retirement.approvedDigest to %s, with the evidence; if the plan has served its purpose, take spec.retirement out of it.", f.retirement.digest)
+	}
 	return fmt.Sprintf("%s %s applied the retirement although no approval counts. %s", list(names), verb(names, "has", "have"), next)
 }
 
@@ -148,7 +168,7 @@ func (f *facts) sayOverlap(others []*v1alpha1.KMSRotationPlan) string {
 	sorted := slices.SortedFunc(slices.Values(others), func(a, b *v1alpha1.KMSRotationPlan) int { return cmp.Compare(a.Name, b.Name) })
 	for _, o := range sorted {
 		if o.Name == f.plan.Name || o.DeletionTimestamp != nil || o.Spec.ProviderName != f.plan.Spec.ProviderName ||
-			o.Spec.Retirement == nil || o.Spec.Retirement.BeforeVersion == f.plan.Spec.Retirement.BeforeVersion || finished(o) {
+			o.Spec.Retirement == nil || o.Spec.Retirement.BeforeVersion == f.plan.Spec.Retirement.BeforeVersion || Finished(o) {
 			continue
 		}
 		theirs := nodesOf(o)
@@ -178,9 +198,13 @@ func nodesOf(p *v1alpha1.KMSRotationPlan) map[string]bool {
 	return names
 }
 
-// finished reports whether the retirement that another plan asks for now is done.
-func finished(p *v1alpha1.KMSRotationPlan) bool {
+// Finished reports whether the retirement that a plan asks for now is done, as its
+// status says: such a plan is at odds with no other. It stays finished while a node
+// does not report, which every provider does that is stopped for the next
+// retirement; what comes to light when the node is back counts then.
+func Finished(p *v1alpha1.KMSRotationPlan) bool {
 	return slices.ContainsFunc(p.Status.Conditions, func(c metav1.Condition) bool {
-		return c.Type == v1alpha1.ConditionRetirementApplied && c.Status == metav1.ConditionTrue && c.ObservedGeneration == p.Generation
+		return c.Type == v1alpha1.ConditionRetirementApplied && c.ObservedGeneration == p.Generation &&
+			(c.Status == metav1.ConditionTrue || c.Status == metav1.ConditionUnknown && c.Reason == ReasonNodesNotReporting)
 	})
 }

@@ -1,6 +1,7 @@
 package assess_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -130,9 +131,9 @@ func TestPlansAtOdds(t *testing.T) {
 			}
 		}
 	}
-	done := func(generation int64) func(p *v1alpha1.KMSRotationPlan) {
+	applied := func(status metav1.ConditionStatus, reason string, generation int64) func(p *v1alpha1.KMSRotationPlan) {
 		return func(p *v1alpha1.KMSRotationPlan) {
-			p.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionRetirementApplied, Status: isTrue, ObservedGeneration: generation}}
+			p.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionRetirementApplied, Status: status, Reason: reason, ObservedGeneration: generation}}
 		}
 	}
 	for _, c := range []struct {
@@ -147,8 +148,12 @@ func TestPlansAtOdds(t *testing.T) {
 		{"another provider", func(p *v1alpha1.KMSRotationPlan) { p.Spec.ProviderName = "other" }, false},
 		{"a selector that matches", bySelector("cp-2"), true},
 		{"a selector that does not", bySelector("cp-9"), false},
-		{"done", done(4), false},
-		{"done before its spec changed", done(3), true},
+		{"done", applied(isTrue, assess.ReasonAllApplied, 4), false},
+		{"done before its spec changed", applied(isTrue, assess.ReasonAllApplied, 3), true},
+		{"done, and a node is silent", applied(isUnknown, assess.ReasonNodesNotReporting, 4), false},
+		{"done before its spec changed, and a node is silent", applied(isUnknown, assess.ReasonNodesNotReporting, 3), true},
+		{"nobody knows", applied(isUnknown, assess.ReasonDigestUnavailable, 4), true},
+		{"partly done", applied(isFalse, assess.ReasonPartlyApplied, 4), true},
 		{"being deleted", func(p *v1alpha1.KMSRotationPlan) { p.DeletionTimestamp = &metav1.Time{Time: start} }, false},
 		{"the plan itself", func(p *v1alpha1.KMSRotationPlan) { p.Name = "workload-a-2026q4" }, false},
 	} {
@@ -184,6 +189,57 @@ func TestPlansAtOdds(t *testing.T) {
 		w.pass(30 * time.Second)
 		w.wantPhase(v1alpha1.Retired)
 	})
+}
+
+// TestFinishedPlanAndTheNext: the provider that is stopped for the next retirement
+// also falls silent in the plan of the last one, which is no reason to stop.
+func TestFinishedPlanAndTheNext(t *testing.T) {
+	last := retired(t)
+	last.plan.Spec.Nodes.Names = []string{"cp-1", "cp-2", "cp-3"}
+	next := newWorld(t)
+	next.plan.Name, next.machines, next.now = "next", last.machines, last.now
+	next.others = []*v1alpha1.KMSRotationPlan{last.plan}
+	for _, m := range next.machines {
+		m.observe(4)
+		m.promote()
+	}
+	next.asksRetirement(4)
+	both := func(d time.Duration, silent ...string) {
+		for end := next.now.Add(d); next.now.Before(end); {
+			last.now = last.now.Add(30 * time.Second)
+			next.pass(30*time.Second, silent...)
+			last.judge()
+		}
+		next.judge()
+	}
+	both(6 * time.Minute)
+	next.approve()
+	both(30 * time.Second)
+	next.wantPhase(v1alpha1.Approved)
+	both(4*time.Minute, "cp-1")
+	last.wants(v1alpha1.ConditionRetirementApplied, isUnknown, assess.ReasonNodesNotReporting)
+	next.wants(v1alpha1.ConditionDegraded, isUnknown, assess.ReasonNodesNotReporting, "cp-1")
+	next.wantPhase(v1alpha1.Approved)
+	if next.node("cp-1").Retirement.Command == "" {
+		t.Error("the command for cp-1 is gone while it is carried out")
+	}
+}
+
+// TestApprovalIsTidiedAway: when every node has applied, nobody is advised to undo.
+func TestApprovalIsTidiedAway(t *testing.T) {
+	w := retired(t)
+	digest := w.plan.Status.Retirement.Digest
+	w.plan.Spec.Retirement.ApprovedDigest, w.plan.Spec.Retirement.Evidence = "", nil
+	for range 2 {
+		w.judge()
+		w.wants(v1alpha1.ConditionDegraded, isTrue, assess.ReasonAppliedWithoutApproval, "cp-1, cp-2 and cp-3 have applied", "approvedDigest to "+digest, "take spec.retirement out")
+		if c := condition(t, &w.plan.Status, v1alpha1.ConditionDegraded); strings.Contains(c.Message, "restore") {
+			t.Errorf("it advises to restore: %s", c.Message)
+		}
+	}
+	w.approve()
+	w.judge()
+	w.wantPhase(v1alpha1.Retired)
 }
 
 // TestSeveralContradictions: the gravest gives the reason, all are told.

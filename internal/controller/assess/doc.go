@@ -19,7 +19,8 @@
 // # What is not judged
 //
 // A plan that is too large for one object, and one whose nodes cannot be known, is
-// not judged in part: every condition says why (limits.go).
+// not judged in part: every condition says why (limits.go). What was known of its
+// nodes, and what was approved, is remembered for the next judgement.
 //
 // # When a report counts
 //
@@ -29,6 +30,14 @@
 // longer counts is still the last word on the node's registry, so what was
 // planned, approved and applied stays as it was.
 //
+// One that counts, of a provider which does not answer its reporter now
+// (ProviderReachable=False), is a report, but of no node that is well: the node is
+// told as not ready.
+//
+// What was told of a node's key and registry is replaced by no older report. So a
+// machine that is reverted together with its clock is seen to have gone back once the
+// clock is right. A clock that is ahead is not what that is measured by.
+//
 // # The settle clock
 //
 // convergedSince is the first moment at which every node was found on one key,
@@ -36,7 +45,9 @@
 // whose report no longer counts (one late report, too: nobody knows what the node
 // did meanwhile; reporters repeat a heartbeat that failed well within
 // reportMaxAge), one that is not ready or has a pending version, another key, a
-// return to an earlier key, a node that joined. A node that leaves is none.
+// return to an earlier key, nodes that went different ways, a node that joined. A
+// node that leaves is none. A convergedSince beside a RewriteSafe that says of no clock
+// is none either, whoever left it there.
 //
 // A break restarts the clock; a manager that restarts does not, for the clock is
 // in the status. Until data may be rewritten the status also says how far
@@ -45,6 +56,11 @@
 // unseen, and the clock restarts. That also bounds what a clock that jumps forward can
 // shorten. A clock that was set back shortens nothing: convergedSince stays, and is
 // waited for. Moments are rounded up to the whole seconds that the API keeps.
+//
+// Once data may be rewritten, the status says that it is watched every ten minutes. When
+// nobody watched for longer than that and reportMaxAge, the clock restarts if a node's
+// registry has changed otherwise than by applying: it may have been restored, and the
+// node may have encrypted with an older key. One that has not changed had no other key.
 //
 // # The digest
 //
@@ -66,4 +82,8 @@
 // a descendant in which the versions are still removed, has applied, and keeps the
 // values it was planned with; so applying changes no digest. Any other change of a node's
 // plan changes the digest, and the approval lapses until somebody reviews again.
+//
+// An approval counts at any time, but nobody is told to approve, and no command is
+// shown, before data may be rewritten, while anything contradicts the plan, or while
+// a node that has applied is not known to be ready (hold.go).
 package assess

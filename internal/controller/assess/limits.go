@@ -6,6 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/baokms/baokms/api/v1alpha1"
+	"github.com/baokms/baokms/internal/report"
 )
 
 // MaxNodes is how many nodes a plan can have: the bound of spec.nodes.names, and the
@@ -37,10 +38,10 @@ func SelectorInvalid(in Input, why error) Output {
 	return unjudged(in, ReasonSelectorInvalid, fmt.Sprintf("Nothing is judged: spec.nodes.selector cannot be used: %s. Correct it.", quoted(why.Error())))
 }
 
-// unjudged is a status that says why it says nothing. It tells of no node; of the
-// past it keeps which keys were agreed on and which approval counted, so that
-// neither a return to an earlier key nor a lapsed approval is missed later. The
-// settle clock is not watched and has to start again.
+// unjudged is a status that says why it says nothing. Of the past it keeps what a
+// node that goes back, a return to an earlier key and a lapsed approval are noticed
+// by, and what was planned, approved and applied. That has room: it was in the status
+// before. The settle clock is not watched and has to start again.
 func unjudged(in Input, reason, message string) Output {
 	f := &facts{plan: in.Plan, prev: &in.Plan.Status, now: in.Now, verdicts: map[string]verdict{}}
 	past := f.prev.DeepCopy()
@@ -52,8 +53,14 @@ func unjudged(in Input, reason, message string) Output {
 	if len(in.Nodes) > 0 {
 		s.Summary = &v1alpha1.PlanSummary{Nodes: fmt.Sprintf("0/%d", len(in.Nodes))}
 	}
-	if r, asked := past.Retirement, in.Plan.Spec.Retirement; r != nil && asked != nil && asked.ApprovedDigest != "" && r.BeforeVersion == asked.BeforeVersion {
-		s.Retirement = &v1alpha1.RetirementStatus{BeforeVersion: r.BeforeVersion, ApprovedDigest: r.ApprovedDigest, Evidence: r.Evidence}
+	if r, asked := past.Retirement, in.Plan.Spec.Retirement; r != nil && asked != nil && r.BeforeVersion == asked.BeforeVersion {
+		s.Retirement = r
+		if asked.ApprovedDigest == "" {
+			r.ApprovedDigest, r.ChangedNodes, r.Evidence = "", nil, nil
+		}
+	}
+	for _, n := range past.Nodes {
+		s.Nodes = append(s.Nodes, memory(n, s.Retirement != nil))
 	}
 	for _, p := range policies {
 		v := unknown(reason, message)
@@ -64,4 +71,17 @@ func unjudged(in Input, reason, message string) Output {
 		s.Conditions = append(s.Conditions, f.condition(p.condition))
 	}
 	return Output{Status: s}
+}
+
+// memory is what stays of a node while nothing is judged: what was known, with its
+// part in a retirement that is still asked for, and nothing of how it is.
+func memory(n v1alpha1.NodeStatus, retires bool) v1alpha1.NodeStatus {
+	m := v1alpha1.NodeStatus{Name: n.Name, RotationState: string(report.RotationUnknown),
+		KeyIDHash: n.KeyIDHash, TransitVersion: n.TransitVersion, Generation: n.Generation, StateHash: n.StateHash,
+		ProviderVersion: n.ProviderVersion, LastSeen: n.LastSeen, WentBackFrom: n.WentBackFrom}
+	if retires && n.Retirement != nil {
+		m.Retirement = n.Retirement
+		m.Retirement.Problem, m.Retirement.Command = "", ""
+	}
+	return m
 }

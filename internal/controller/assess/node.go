@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/baokms/baokms/api/v1alpha1"
@@ -19,6 +20,9 @@ type node struct {
 	name string
 	// doubt is the code for why its report does not count, empty when it does.
 	doubt string
+	// silent is set when its provider does not answer the reporter now. The report
+	// counts until it is too old, but nobody knows the node to be well.
+	silent bool
 	// seen is when the provider last answered; report what it said then, however
 	// old: nil when that is not about this plan.
 	seen   *metav1.Time
@@ -47,6 +51,7 @@ func (f *facts) lookAt(name string, r *v1alpha1.KMSNodeReport, prev *v1alpha1.No
 		n.doubt = NodeReportOtherProvider
 	default:
 		n.seen, n.report = r.Status.ObservedAt, r.Status.Report
+		n.silent = meta.IsStatusConditionFalse(r.Status.Conditions, v1alpha1.ConditionProviderReachable)
 		switch {
 		case n.seen.Sub(f.now) > clockTolerance:
 			n.doubt = NodeReportFromFuture
@@ -81,8 +86,11 @@ func (n *node) tell() v1alpha1.NodeStatus {
 	} else {
 		s.RotationState = string(report.RotationUnknown)
 	}
-	if !n.counts() {
+	switch {
+	case !n.counts():
 		s.Ready, s.Reasons = false, []string{n.doubt}
+	case n.silent:
+		s.Ready, s.Reasons = false, []string{NodeProviderUnreachable}
 	}
 	return s
 }
@@ -91,7 +99,7 @@ func (n *node) tellReport(s *v1alpha1.NodeStatus, r *report.NodeReport) {
 	s.Ready, s.Reasons = r.Readiness.Ready, slices.Clone(r.Readiness.Reasons)
 	s.RotationState = string(r.Rotation.State)
 	s.PersistenceDegraded = r.Readiness.PersistenceDegraded
-	s.ProviderVersion, s.LastSeen = r.Provider.Version, n.seen.DeepCopy()
+	s.ProviderVersion = r.Provider.Version
 	s.Preflight = &v1alpha1.NodePreflight{Result: string(r.Preflight.Result)}
 	for _, c := range r.Preflight.Checks {
 		if c.Result == report.Fail {
@@ -105,6 +113,13 @@ func (n *node) tellReport(s *v1alpha1.NodeStatus, r *report.NodeReport) {
 			s.Pending.EstimatedPromotion = &metav1.Time{Time: at}
 		}
 	}
+	if n.outrun() {
+		return
+	}
+	if n.doubt != NodeReportFromFuture {
+		// Else all that the node says with a right clock would be outrun.
+		s.LastSeen = n.seen.DeepCopy()
+	}
 	if r.Registry == nil || r.ActiveKey == nil {
 		return
 	}
@@ -114,9 +129,16 @@ func (n *node) tellReport(s *v1alpha1.NodeStatus, r *report.NodeReport) {
 	s.WentBackFrom = n.wentBackFrom(s)
 }
 
+// outrun reports whether the report is older than what was told before. It comes
+// from a cache that lags behind, or from a node whose clock was set back, as when a
+// machine is reverted to a snapshot, registry and all. Which of them it is, the next
+// report shows, if what was told of key and registry is still there to compare with.
+func (n *node) outrun() bool {
+	return n.prev != nil && n.prev.LastSeen != nil && n.seen.Before(n.prev.LastSeen)
+}
+
 // wentBackFrom is the newest registry that the node was seen with, when the
-// present one is not that or a later one. A report that is older than what was
-// told before, from a cache that lags behind, is no sign of it.
+// present one is not that or a later one.
 func (n *node) wentBackFrom(s *v1alpha1.NodeStatus) *v1alpha1.RegistryMark {
 	p := n.prev
 	if p == nil || p.Generation == 0 {
@@ -124,9 +146,6 @@ func (n *node) wentBackFrom(s *v1alpha1.NodeStatus) *v1alpha1.RegistryMark {
 	}
 	mark := p.WentBackFrom.DeepCopy()
 	if mark == nil {
-		if p.LastSeen != nil && n.seen.Before(p.LastSeen) {
-			return nil
-		}
 		mark = &v1alpha1.RegistryMark{Generation: p.Generation, StateHash: p.StateHash, TransitVersion: p.TransitVersion}
 	}
 	if s.Generation < mark.Generation || s.TransitVersion < mark.TransitVersion ||

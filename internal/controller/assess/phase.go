@@ -16,9 +16,9 @@ func (f *facts) summarise() v1alpha1.Phase {
 		return v1alpha1.Degraded
 	case f.is(v1alpha1.ConditionRetirementApplied):
 		return v1alpha1.Retired
-	case r != nil && r.approved && len(f.applied()) > 0:
+	case r != nil && r.approved && f.released() && len(f.applied()) > 0:
 		return v1alpha1.Applying
-	case r != nil && r.approved:
+	case r != nil && r.approved && f.released():
 		return v1alpha1.Approved
 	case f.is(v1alpha1.ConditionRewriteSafe) && f.is(v1alpha1.ConditionRetirementPlanned):
 		return v1alpha1.AwaitingReview
@@ -62,15 +62,25 @@ func (f *facts) holdsUp(stage string) string {
 	case v1alpha1.AwaitingReview:
 		condition = v1alpha1.ConditionRetirementApproved
 	case v1alpha1.Observing, v1alpha1.Rotating:
-		condition = v1alpha1.ConditionConverged
+		return f.andApproved(v1alpha1.ConditionConverged)
 	case v1alpha1.Settling:
-		condition = v1alpha1.ConditionRewriteSafe
+		return f.andApproved(v1alpha1.ConditionRewriteSafe)
 	case v1alpha1.Converged, v1alpha1.RewriteSafe:
 		if f.retirement != nil {
 			return sentences(f.verdicts[v1alpha1.ConditionRewriteSafe].message, f.verdicts[v1alpha1.ConditionRetirementPlanned].message)
 		}
 	}
 	return f.verdicts[condition].message
+}
+
+// andApproved is the message of a condition that an approval, if one counts, waits
+// for.
+func (f *facts) andApproved(condition string) string {
+	said := f.verdicts[condition].message
+	if f.retirement != nil && f.retirement.approved {
+		said = sentences(said, f.verdicts[v1alpha1.ConditionRetirementApplied].message)
+	}
+	return said
 }
 
 // summary is for the columns of kubectl get.
@@ -92,12 +102,12 @@ func (f *facts) inShort() string {
 		return ""
 	case f.is(v1alpha1.ConditionRetirementApplied):
 		return "retired"
+	case r.lapsed():
+		return "approval lapsed"
 	case len(f.applied()) > 0:
 		return fmt.Sprintf("%d/%d applied", len(f.applied()), len(f.nodes))
 	case r.approved:
 		return "approved"
-	case r.lapsed():
-		return "approval lapsed"
 	case r.digest != "":
 		return "planned"
 	}

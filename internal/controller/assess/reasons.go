@@ -118,7 +118,7 @@ const (
 // Reasons of Degraded, the gravest first; also ReasonKeyReturned,
 // ReasonNodesNotReporting and ReasonNoNodes.
 const (
-	// ReasonNodesDiverged: two nodes went different ways.
+	// ReasonNodesDiverged: two nodes went different ways. Also a reason of RewriteSafe.
 	ReasonNodesDiverged = "NodesDiverged"
 	// ReasonNodeWentBack: a node's registry is older than one it was seen with, or
 	// another one of the same generation.
@@ -136,12 +136,14 @@ const (
 
 // Ready's reason is the phase, unless nothing is judged.
 
-// Reasons in nodes[].reasons for a report that does not count. All others there
-// are the provider's own (design: observability).
+// Reasons in nodes[].reasons for a report that does not count, and for one that
+// counts of a provider which does not answer now. All others there are the
+// provider's own (design: observability).
 const (
 	NodeReportMissing       = "report_missing"
 	NodeReportEmpty         = "report_empty"
 	NodeReportTooOld        = "report_too_old"
 	NodeReportFromFuture    = "report_from_future"
 	NodeReportOtherProvider = "report_of_other_provider"
+	NodeProviderUnreachable = "provider_unreachable"
 )

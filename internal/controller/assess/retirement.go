@@ -16,6 +16,9 @@ type part struct {
 	applied bool
 	// problem is why its provider gives no plan now.
 	problem string
+	// joined: it joined the plan after the approval that counted, so it was never
+	// approved.
+	joined bool
 }
 
 // retirement is where the retirement stands.
@@ -29,6 +32,8 @@ type retirement struct {
 	// changed are the nodes that are not, or no longer, as it was for.
 	counted string
 	changed []string
+	// given: the commands of this approval were shown before.
+	given bool
 	// evidence is what that approval rests on.
 	evidence *v1alpha1.Evidence
 }
@@ -70,6 +75,7 @@ func (f *facts) retire() *retirement {
 	r.approved = r.digest != "" && r.digest == spec.ApprovedDigest && spec.Evidence != nil
 	if r.approved {
 		r.count(r.digest)
+		r.given = commandsGiven(f.prev, r.digest)
 		for name, p := range r.parts {
 			// A node with nothing to remove has done all that was approved.
 			p.applied = p.applied || len(p.values.removed) == 0
@@ -185,23 +191,44 @@ func wellFormed(p *report.RetirementPlan, before int32) bool {
 }
 
 // changes are the nodes that are not as the approval which counted was for: those
-// known before, and those that changed, joined or left since the last status.
+// known before, and those that changed, joined or left since the last status. One
+// that joined and left again is none.
 func (f *facts) changes(r *retirement, remembered int32) []string {
 	changed := slices.Clone(r.changed)
 	present := map[string]bool{}
 	for _, n := range f.nodes {
 		present[n.name] = true
-		was, is := n.remembered(remembered), r.parts[n.name].values
+		p := r.parts[n.name]
+		p.joined = n.joined(r.changed)
+		r.parts[n.name] = p
+		was, is := n.remembered(remembered), p.values
 		switch {
 		case n.prev == nil, was != nil && is == nil, was != nil && !was.equal(is):
 			changed = append(changed, n.name)
 		}
 	}
-	for _, n := range f.prev.Nodes {
-		if !present[n.Name] {
-			changed = append(changed, n.Name)
+	for i := range f.prev.Nodes {
+		n := &node{name: f.prev.Nodes[i].Name, prev: &f.prev.Nodes[i]}
+		switch {
+		case present[n.name]:
+		case n.joined(r.changed):
+			changed = slices.DeleteFunc(changed, func(name string) bool { return name == n.name })
+		default:
+			changed = append(changed, n.name)
 		}
 	}
 	slices.Sort(changed)
 	return slices.Compact(changed)
+}
+
+// joined reports whether the node joined after the approval that counted, given the
+// nodes that had changed by the last status. There such a node is among them
+// without being told as changed; one that left and is back is told as changed.
+func (n *node) joined(changed []string) bool {
+	_, known := slices.BinarySearch(changed, n.name)
+	if n.prev == nil {
+		return !known
+	}
+	told := n.prev.Retirement
+	return known && told != nil && (told.State == "" || told.State == v1alpha1.RetirementPlanned)
 }

@@ -33,10 +33,11 @@ func (f *facts) status() v1alpha1.KMSRotationPlanStatus {
 	if k := f.agreement.key; k != nil {
 		s.ActiveKeyIDHash, s.ActiveTransitVersion = k.KeyIDHash, narrow(k.TransitVersion)
 	}
+	held := f.retirement != nil && f.sayHeld() != ""
 	for _, n := range f.nodes {
 		told := n.told
 		if f.retirement != nil {
-			told.Retirement = f.retirement.tell(n.name)
+			told.Retirement = f.retirement.tell(n.name, held)
 		}
 		s.Nodes = append(s.Nodes, told)
 	}
@@ -78,11 +79,11 @@ func (r *retirement) status() *v1alpha1.RetirementStatus {
 	return s
 }
 
-// tell is one node's part.
-func (r *retirement) tell(name string) *v1alpha1.NodeRetirementStatus {
+// tell is one node's part, without its command when the next step is held.
+func (r *retirement) tell(name string, held bool) *v1alpha1.NodeRetirementStatus {
 	p := r.parts[name]
 	s := &v1alpha1.NodeRetirementStatus{Problem: p.problem}
-	if _, changed := slices.BinarySearch(r.changed, name); changed {
+	if _, changed := slices.BinarySearch(r.changed, name); changed && !p.joined {
 		s.State = v1alpha1.RetirementChanged
 	}
 	v := p.values
@@ -97,7 +98,7 @@ func (r *retirement) tell(name string) *v1alpha1.NodeRetirementStatus {
 	case s.State == "":
 		s.State = v1alpha1.RetirementPlanned
 	}
-	if r.approved && !p.applied {
+	if r.approved && !p.applied && !held {
 		s.Command = fmt.Sprintf("bao-kms-provider retire-versions --before-version %d --apply --expected-state-hash %s --expected-next-state-hash %s",
 			r.spec.BeforeVersion, v.stateHash, v.nextStateHash)
 	}

@@ -33,6 +33,7 @@ type machine struct {
 	seen       time.Time
 	checks     map[string]report.Result
 	key        string // what its key_id hashes are of: other than "" for another key
+	former     string // the same, of the versions that it no longer encrypts with
 	refusal    *report.Problem
 	unasked    bool // its reporter has not asked for a retirement plan
 	provider   string
@@ -99,7 +100,11 @@ func (m *machine) snapshots() []report.Snapshot {
 		case slices.Contains(m.removed, v):
 			state = report.SnapshotRemoved
 		}
-		s = append(s, report.Snapshot{Key: report.Key{KeyIDHash: keyHash(m.key, v), TransitVersion: v}, State: state})
+		key := m.key
+		if v < m.active {
+			key += m.former
+		}
+		s = append(s, report.Snapshot{Key: report.Key{KeyIDHash: keyHash(key, v), TransitVersion: v}, State: state})
 	}
 	return s
 }
@@ -255,6 +260,18 @@ func approved(t tester) *world {
 	w.approve()
 	w.judge()
 	w.wants(v1alpha1.ConditionRetirementApproved, metav1.ConditionTrue, assess.ReasonApproved)
+	return w
+}
+
+// retired is a world in which every node has applied.
+func retired(t tester) *world {
+	t.Helper()
+	w := approved(t)
+	for _, m := range w.machines {
+		m.retire(3)
+	}
+	w.pass(30 * time.Second)
+	w.wantPhase(v1alpha1.Retired)
 	return w
 }
 

@@ -5,13 +5,13 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/baokms/baokms/api/v1alpha1"
+	"github.com/baokms/baokms/internal/controller/assess"
 )
 
 // peers are the other plans of a plan's provider, as the cache has them. They must
@@ -51,9 +51,7 @@ func appearanceOf(plan *v1alpha1.KMSRotationPlan) appearance {
 		}
 	}
 	slices.Sort(a.Nodes)
-	if c := meta.FindStatusCondition(plan.Status.Conditions, v1alpha1.ConditionRetirementApplied); c != nil {
-		a.Over = c.Status == "True" && c.ObservedGeneration == plan.Generation
-	}
+	a.Over = assess.Finished(plan)
 	return a
 }
 

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -65,6 +67,9 @@ func concerns(old, changed *v1alpha1.KMSNodeReport, maxAge time.Duration, now ti
 // nothing happens. The report itself stays as it is.
 func timeless(r *v1alpha1.KMSNodeReport) v1alpha1.KMSNodeReportStatus {
 	s := v1alpha1.KMSNodeReportStatus{RetirementPlans: r.Status.RetirementPlans}
+	if meta.IsStatusConditionFalse(r.Status.Conditions, v1alpha1.ConditionProviderReachable) {
+		s.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionProviderReachable, Status: metav1.ConditionFalse}}
+	}
 	if r.Status.Report != nil {
 		told := *r.Status.Report
 		told.GeneratedAt, told.Observations = "", report.Observations{}

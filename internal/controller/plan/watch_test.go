@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/baokms/baokms/api/v1alpha1"
+	"github.com/baokms/baokms/internal/controller/assess"
 	"github.com/baokms/baokms/internal/report"
 )
 
@@ -18,6 +19,10 @@ func seenAt(ago time.Duration) *v1alpha1.KMSNodeReport {
 	r.Status.ObservedAt = &metav1.Time{Time: noon.Add(-ago)}
 	r.Status.Report = &report.NodeReport{GeneratedAt: report.Time(noon.Add(-ago).Format(time.RFC3339)), ActiveKey: &report.Key{KeyIDHash: "h", TransitVersion: 3}}
 	return r
+}
+
+func reachable(status metav1.ConditionStatus, reason string) []metav1.Condition {
+	return []metav1.Condition{{Type: v1alpha1.ConditionProviderReachable, Status: status, Reason: reason}}
 }
 
 // TestConcerns: which changes of a report are a reason to judge a plan again whose
@@ -51,6 +56,15 @@ func TestConcerns(t *testing.T) {
 		{name: "a retirement plan", change: func(_, changed *v1alpha1.KMSNodeReport) {
 			changed.Status.RetirementPlans = []v1alpha1.NodeRetirement{{BeforeVersion: 2}}
 		}, want: true},
+		{name: "the provider falls silent", change: func(_, changed *v1alpha1.KMSNodeReport) {
+			changed.Status.Conditions = reachable(metav1.ConditionFalse, "SocketMissing")
+		}, want: true},
+		{name: "the provider answers again", old: 2 * time.Minute, change: func(old, changed *v1alpha1.KMSNodeReport) {
+			old.Status.Conditions, changed.Status.Conditions = reachable(metav1.ConditionFalse, "SocketMissing"), reachable(metav1.ConditionTrue, "Answering")
+		}, want: true},
+		{name: "the provider is silent for another reason", change: func(old, changed *v1alpha1.KMSNodeReport) {
+			old.Status.Conditions, changed.Status.Conditions = reachable(metav1.ConditionFalse, "SocketMissing"), reachable(metav1.ConditionFalse, "NotListening")
+		}, want: false},
 		{name: "the provider's name", change: func(_, changed *v1alpha1.KMSNodeReport) { changed.Spec.ProviderName = "q" }, want: true},
 		{name: "a label", change: func(_, changed *v1alpha1.KMSNodeReport) { changed.Labels = map[string]string{"a": "b"} }, want: false},
 	}
@@ -96,6 +110,9 @@ func TestAppearance(t *testing.T) {
 		}, appearance{"p", 3, []string{"c"}, false}},
 		{"over", func(p *v1alpha1.KMSRotationPlan) {
 			p.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionRetirementApplied, Status: metav1.ConditionTrue, ObservedGeneration: 2}}
+		}, appearance{"p", 3, []string{"a", "b"}, true}},
+		{"done, and a node is silent", func(p *v1alpha1.KMSRotationPlan) {
+			p.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionRetirementApplied, Status: "Unknown", Reason: assess.ReasonNodesNotReporting, ObservedGeneration: 2}}
 		}, appearance{"p", 3, []string{"a", "b"}, true}},
 		{"over as it was before its spec changed", func(p *v1alpha1.KMSRotationPlan) {
 			p.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionRetirementApplied, Status: metav1.ConditionTrue, ObservedGeneration: 1}}
