@@ -4,6 +4,6 @@
 // would be silent for ever, and nobody would notice before the night in which it
 // was needed.
 //
-// It needs `make build servers` and test/deploy/tools.sh, which fetches promtool
-// and prometheus. PromQL is read by Prometheus' own parser in test/deploy/promql.
+// It needs `make build servers tools`. What is asked of every rule file and
+// dashboard is in deploytest; here is what is particular to the provider's.
 package deploy

@@ -3,28 +3,21 @@ package deploy
 import (
 	"errors"
 	"fmt"
-	"io"
 	"maps"
-	"net/http"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/onsi/gomega"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	kmsapi "k8s.io/kms/apis/v2"
 
 	"github.com/baokms/baokms/internal/provider/policy"
+	"github.com/baokms/baokms/test/deploy/deploytest"
 	"github.com/baokms/baokms/test/stack"
 	"github.com/baokms/baokms/test/stack/stacktest"
 )
-
-// patience bounds every condition that a test waits for.
-const patience = 90 * time.Second
 
 // world is a real Transit and two providers of one cluster, one for each way to
 // log in: between them they export every metric.
@@ -67,14 +60,7 @@ func newWorld(t *testing.T) *world {
 // the others are looked at all the same.
 func (w *world) join(fields map[string]any) {
 	w.t.Helper()
-	bins, err := stack.Find()
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	binary := filepath.Join(bins.Root, "bin", "bao-kms-provider")
-	if _, err := os.Stat(binary); err != nil {
-		w.t.Fatal("bin/bao-kms-provider is not built: run make build")
-	}
+	binary := deploytest.Built(w.t, "bao-kms-provider")
 	files, err := stack.WriteProviderConfig(stacktest.Dir(w.t), w.transit, stack.ProviderConfig{Fields: fields})
 	if err != nil {
 		w.t.Fatal(err)
@@ -152,7 +138,7 @@ func (w *world) kms(p *stack.Provider) kmsapi.KeyManagementServiceClient {
 func (w *world) scrape() {
 	w.t.Helper()
 	for _, p := range w.nodes {
-		text, err := get("http://" + p.Files.MetricsAddress + "/metrics")
+		text, err := deploytest.Get("http://" + p.Files.MetricsAddress + "/metrics")
 		w.must(err)
 		w.scrapes = append(w.scrapes, text)
 	}
@@ -163,7 +149,7 @@ func (w *world) until(what, pattern string) {
 	w.t.Helper()
 	line := regexp.MustCompile(`(?m)^openbao_kms_` + pattern)
 	w.eventually(what, func(p *stack.Provider) error {
-		metrics, err := get("http://" + p.Files.MetricsAddress + "/metrics")
+		metrics, err := deploytest.Get("http://" + p.Files.MetricsAddress + "/metrics")
 		if err == nil && !line.MatchString(metrics) {
 			err = fmt.Errorf("no metric matches %s", line)
 		}
@@ -175,32 +161,21 @@ func (w *world) until(what, pattern string) {
 func (w *world) ready() {
 	w.t.Helper()
 	w.eventually("the provider is ready", func(p *stack.Provider) error {
-		_, err := get("http://" + p.Files.HealthAddress + "/ready")
+		_, err := deploytest.Get("http://" + p.Files.HealthAddress + "/ready")
 		return err
 	})
 }
 
 func (w *world) eventually(what string, condition func(*stack.Provider) error) {
 	w.t.Helper()
-	gomega.NewWithT(w.t).Eventually(func() error {
+	deploytest.Eventually(w.t, func() error {
 		var errs []error
 		for _, p := range w.nodes {
 			errs = append(errs, condition(p))
 		}
-		return errors.Join(errs...)
-	}, patience, 100*time.Millisecond).Should(gomega.Succeed(), what)
-}
-
-// get returns the body of an answer 200.
-func get(url string) (string, error) {
-	resp, err := http.Get(url)
-	if err != nil {
-		return "", err
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %s", resp.Status, body)
-	}
-	return string(body), err
+		if err := errors.Join(errs...); err != nil {
+			return fmt.Errorf("%s: %w", what, err)
+		}
+		return nil
+	})
 }

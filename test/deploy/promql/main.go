@@ -1,6 +1,6 @@
 // Command promql holds PromQL expressions against metrics that were really
-// scraped, and says which of them name what does not exist. test/deploy runs it
-// on the alert rules and the dashboard.
+// scraped, and says which of them name what does not exist. test/deploy/deploytest
+// runs it on alert rules and dashboards.
 //
 // It is a Go module of its own for the sake of one dependency: Prometheus' own
 // parser, the only one that says of an expression what Prometheus will say.

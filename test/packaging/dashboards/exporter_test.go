@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/baokms/baokms/api/v1alpha1"
+	"github.com/baokms/baokms/test/deploy/deploytest"
 	"github.com/baokms/baokms/test/packaging/argocd/lifetest"
 )
 
@@ -68,10 +69,10 @@ func (s series) plan(p *v1alpha1.KMSRotationPlan, generation int64) {
 		s.set(float64(r.BeforeVersion), "baokms_plan_retirement_before_version", of...)
 	}
 	now := p.Status
+	s.set(float64(now.ObservedGeneration), "baokms_plan_observed_generation", of...)
 	if now.Phase == "" {
 		return
 	}
-	s.set(float64(now.ObservedGeneration), "baokms_plan_observed_generation", of...)
 	s.states(string(now.Phase), "baokms_plan_phase", "phase", phases, of...)
 	for _, c := range now.Conditions {
 		s.states(string(c.Status), "baokms_plan_condition", "status", []string{"True", "False", "Unknown"}, append(of, "condition", c.Type, "reason", c.Reason)...)
@@ -153,7 +154,8 @@ func TestKubeStateMetrics(t *testing.T) {
 	for _, s := range w.stages {
 		want.plan(s.Plan, 1)
 	}
-	want.plan(&v1alpha1.KMSRotationPlan{ObjectMeta: metav1.ObjectMeta{Name: "not-judged"}, Spec: w.stages[0].Plan.Spec}, 1)
+	want.plan(&v1alpha1.KMSRotationPlan{ObjectMeta: metav1.ObjectMeta{Name: "not-judged"}, Spec: w.stages[0].Plan.Spec,
+		Status: v1alpha1.KMSRotationPlanStatus{ObservedGeneration: -1}}, 1)
 	reports := w.stages[len(w.stages)-1].Reports
 	troubled := w.troubled()
 	w.write(troubled)
@@ -162,9 +164,9 @@ func TestKubeStateMetrics(t *testing.T) {
 	}
 	url := w.exporter()
 	var text string
-	eventually(t, func() error {
+	deploytest.Eventually(t, func() error {
 		var err error
-		if text, err = get(url); err != nil {
+		if text, err = deploytest.Get(url); err != nil {
 			return err
 		}
 		if n := len(scraped(t, text)); n < len(want) {
@@ -202,7 +204,7 @@ func missing(of, in series) []string {
 // TestPhases: kube-state-metrics is told of every phase that the API has; of another it would show none.
 func TestPhases(t *testing.T) {
 	var crd apiextensionsv1.CustomResourceDefinition
-	if err := yaml.UnmarshalStrict([]byte(read(t, "config", "crd", "kms.baokms.io_kmsrotationplans.yaml")), &crd); err != nil {
+	if err := yaml.UnmarshalStrict([]byte(deploytest.Read(t, "config", "crd", "kms.baokms.io_kmsrotationplans.yaml")), &crd); err != nil {
 		t.Fatal(err)
 	}
 	var known []string

@@ -1,13 +1,11 @@
 package dashboards
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -19,6 +17,7 @@ import (
 
 	"github.com/baokms/baokms/api/v1alpha1"
 	"github.com/baokms/baokms/internal/report"
+	"github.com/baokms/baokms/test/deploy/deploytest"
 	"github.com/baokms/baokms/test/packaging/argocd/lifetest"
 	"github.com/baokms/baokms/test/stack"
 	"github.com/baokms/baokms/test/stack/stacktest"
@@ -42,11 +41,11 @@ func newWorld(t *testing.T) *world {
 	var err error
 	w.kubectl, err = stack.NewKubectl(w.api, stacktest.Dir(t), "", stack.User{})
 	w.must(err)
-	w.run("apply", "--server-side", "-k", filepath.Join(root, "config", "default"))
-	w.run("apply", "--server-side", "-f", filepath.Join(root, "deploy", "kube-state-metrics", "cluster-role.yaml"))
+	w.run("apply", "--server-side", "-k", deploytest.Path(t, "config", "default"))
+	w.run("apply", "--server-side", "-f", deploytest.Path(t, "deploy", "kube-state-metrics", "cluster-role.yaml"))
 	w.run("wait", "--for=condition=Established", "crd", "--all")
 	// The API server makes the namespace of its own soon after it has started.
-	eventually(t, func() error {
+	deploytest.Eventually(t, func() error {
 		_, err := w.kubectl.Run(t.Context(), "create", "serviceaccount", "kube-state-metrics", "--namespace=kube-system")
 		return err
 	})
@@ -122,36 +121,25 @@ func (w *world) as(namespace, account string) string {
 // exporter starts kube-state-metrics with what deploy/ has, as the service account that has its rights, and returns its URL.
 func (w *world) exporter() string {
 	w.t.Helper()
-	port, telemetry := freePort(w.t), freePort(w.t)
-	var log bytes.Buffer
-	cmd := exec.Command(built(w.t, "servers", "kube-state-metrics"),
-		"--kubeconfig="+w.as("kube-system", "kube-state-metrics"), "--custom-resource-state-only=true",
-		"--custom-resource-state-config-file="+filepath.Join(root, "deploy", "kube-state-metrics", "custom-resource-state.yaml"),
-		"--host=127.0.0.1", fmt.Sprintf("--port=%d", port), "--telemetry-host=127.0.0.1", fmt.Sprintf("--telemetry-port=%d", telemetry))
-	cmd.Stdout, cmd.Stderr = &log, &log
-	// However the test ends, it does too.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	w.must(cmd.Start())
-	w.t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM)
-		_ = cmd.Wait() // a signal ended it
-		if strings.Contains(log.String(), "forbidden") {
+	port, telemetry := deploytest.FreePort(w.t), deploytest.FreePort(w.t)
+	refused := func(log string) {
+		if strings.Contains(log, "forbidden") {
 			w.t.Error("something is forbidden to it")
 		}
-		if w.t.Failed() {
-			lines := strings.Split(strings.TrimSpace(log.String()), "\n")
-			w.t.Logf("the end of the log of kube-state-metrics:\n%s", strings.Join(lines[max(0, len(lines)-20):], "\n"))
-		}
-	})
+	}
+	deploytest.Start(w.t, refused, deploytest.Built(w.t, "servers", "kube-state-metrics"),
+		"--kubeconfig="+w.as("kube-system", "kube-state-metrics"), "--custom-resource-state-only=true",
+		"--custom-resource-state-config-file="+deploytest.Path(w.t, "deploy", "kube-state-metrics", "custom-resource-state.yaml"),
+		"--host=127.0.0.1", fmt.Sprintf("--port=%d", port), "--telemetry-host=127.0.0.1", fmt.Sprintf("--telemetry-port=%d", telemetry))
 	return fmt.Sprintf("http://127.0.0.1:%d/metrics", port)
 }
 
 // manager starts the manager as its service account, with plain metrics on loopback, and returns their URL.
 func (w *world) manager() string {
 	w.t.Helper()
-	address := fmt.Sprintf("127.0.0.1:%d", freePort(w.t))
+	address := fmt.Sprintf("127.0.0.1:%d", deploytest.FreePort(w.t))
 	m, err := stack.StartManager(w.t.Context(), stack.ManagerOptions{
-		Binary: built(w.t, "bao-kms-manager"), Kubeconfig: w.as("baokms-system", "bao-kms-manager"), Dir: stacktest.Dir(w.t),
+		Binary: deploytest.Built(w.t, "bao-kms-manager"), Kubeconfig: w.as("baokms-system", "bao-kms-manager"), Dir: stacktest.Dir(w.t),
 		Args: []string{"--metrics-address=" + address, "--metrics-plain"},
 	})
 	w.must(err)
@@ -171,7 +159,7 @@ func checkMetrics(t *testing.T, scrape string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, promtool(t), "check", "metrics")
+	cmd := exec.CommandContext(ctx, deploytest.Tool(t, "promtool"), "check", "metrics")
 	cmd.Stdin = strings.NewReader(scrape)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("promtool check metrics: %v\n%s", err, out)

@@ -1,9 +1,10 @@
-package deploy
+package deploytest
 
 import (
 	"bytes"
 	"encoding/json"
 	"os/exec"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -31,18 +32,18 @@ type problem struct {
 // must be in a scrape.
 var prometheusOwn = []string{"up"}
 
-// targetLabels are on every series; `cluster` as the head of the rule file says.
+// targetLabels are on every series; `cluster` as the head of the rule files says.
 var targetLabels = []string{"job", "cluster", "instance"}
 
 // problemsOf holds expressions against scrapes.
-func problemsOf(t *testing.T, scrapes []string, expressions []expression) []problem {
+func problemsOf(t testing.TB, scrapes []string, expressions []expression) []problem {
 	t.Helper()
 	in, err := json.Marshal(question{scrapes, targetLabels, prometheusOwn, expressions})
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), "go", "run", ".")
-	cmd.Dir = "promql"
+	cmd.Dir = Path(t, "test", "deploy", "promql")
 	cmd.Stdin = bytes.NewReader(in)
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
@@ -57,9 +58,11 @@ func problemsOf(t *testing.T, scrapes []string, expressions []expression) []prob
 	return problems
 }
 
-// TestTheChecker runs the tests of test/deploy/promql, which as a module of its
-// own is not part of ./... here.
-func TestTheChecker(t *testing.T) {
-	mustRun(t, "promql", "go", "vet", "./...")
-	mustRun(t, "promql", "go", "test", "./...")
+// matches returns what the groups of a pattern found.
+func matches(pattern *regexp.Regexp, text string) []string {
+	var found []string
+	for _, m := range pattern.FindAllStringSubmatch(text, -1) {
+		found = append(found, strings.Join(m[1:], ""))
+	}
+	return found
 }
