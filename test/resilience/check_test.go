@@ -96,13 +96,13 @@ func (w *world) checkDeadlines() {
 		label string
 		bound time.Duration
 	}{{"1", time.Second}, {"2.5", 2500 * time.Millisecond}, {"5", 5 * time.Second}} {
-		if bucket.bound < longest+endNoise {
+		if bucket.bound < longest+noise {
 			continue
 		}
 		m := w.metrics()
 		const name = "openbao_kms_grpc_duration_seconds"
 		within, all := m.sum(name+"_bucket", `le="`+bucket.label+`"`), m.sum(name+"_count")
-		if all-within > late || all == 0 {
+		if within != all || all == 0 {
 			w.t.Errorf("the provider says that %v of %v calls took longer than %v, callers had %v", all-within, all, bucket.bound, longest)
 		}
 		return
@@ -115,17 +115,13 @@ func (w *world) checkStatus() {
 	w.t.Helper()
 	w.load.mu.Lock()
 	defer w.load.mu.Unlock()
-	var slow []string
 	for _, s := range w.load.statuses {
 		if s.err != nil && !w.statusMayFail {
 			w.t.Errorf("Status failed: %v", s.err)
 		}
 		if s.took > statusLimit {
-			slow = append(slow, short(s.took))
+			w.t.Errorf("Status took %v", short(s.took))
 		}
-	}
-	if len(slow)*slowStatus > len(w.load.statuses)+slowStatus {
-		w.t.Errorf("%d of %d Status calls took longer than %v: %v", len(slow), len(w.load.statuses), statusLimit, slow)
 	}
 	if len(w.load.statuses) == 0 {
 		w.t.Error("nobody asked for Status")

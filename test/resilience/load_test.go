@@ -274,7 +274,7 @@ func (l *load) askStatus(ctx context.Context) {
 		case <-ticker.C:
 		}
 		began := time.Now()
-		asked, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		asked, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 		s, err := l.kms.Status(asked, &kmsapi.StatusRequest{})
 		cancel()
 		done := statusCall{ended: time.Now(), took: time.Since(began), err: err}

@@ -108,9 +108,8 @@ func TestFrozen(t *testing.T) {
 	w.atMost("requests sent while frozen", w.sentNow()-frozen.sent, openBreaker(time.Since(frozen.began)))
 	thawed := w.phase("thawed", unreachable(codes.DeadlineExceeded)...)
 	w.must(syscall.Kill(w.transit.Pid(), syscall.SIGCONT))
-	// A trial that was sent to the frozen server may take openbao.timeout, 2 s, to end; the cool-down of 1 s and a probe follow, or one more
-	// trial of each when the server is still catching up.
-	w.healed(thawed.began, 7*time.Second)
+	// A trial that was sent to the frozen server may take openbao.timeout to end, and the cool-down follows.
+	w.healed(thawed.began, 4500*time.Millisecond)
 	w.finish()
 }
 

@@ -11,7 +11,8 @@ import (
 	"github.com/baokms/baokms/test/stack"
 )
 
-// election bounds the time without a leader: the others notice, vote, and the winner reads what it must know.
+// election bounds the time without a leader: the others notice, vote, and the winner reads what it must know. The cluster's own times are twice
+// raft's shortest, so that a busy machine does not look like a lost leader.
 const election = 30 * time.Second
 
 // failover is what callers may see while the cluster has no leader: a standby answers 500 or a redirect, or the caller loses patience

@@ -30,7 +30,7 @@ func disturbances() []disturbance {
 			w.last(2 * time.Second)
 			w.must(w.leader().WritePolicy(w.t.Context(), stack.PolicyName, policy.OpenBao(stack.DefaultMount, stack.DefaultKey)))
 		}, 0},
-		{"connections cut", unreachable(), func(_ *world, b *stack.Balancer) { b.Cut() }, 5 * time.Second},
+		{"connections cut", unreachable(), func(_ *world, b *stack.Balancer) { b.Cut() }, 3 * time.Second},
 		{"leader killed", failover(), func(w *world, _ *stack.Balancer) {
 			old := w.leader()
 			old.Kill()

@@ -20,17 +20,12 @@ import (
 const (
 	// patience bounds every condition that has no bound of its own.
 	patience = 60 * time.Second
-	// noise is how much later than it should a caller may see its call end on a busy machine; endNoise is that for the provider's own end of
-	// a call, which late of its calls may miss: they have waited for a processor. Calls that wait for something else are many.
-	noise    = time.Second
-	endNoise = 400 * time.Millisecond
-	late     = 2
+	// noise is how much later than it should a call may end on a busy machine.
+	noise = 400 * time.Millisecond
 	// probeSlack is what Status may lag behind: one probe a second, and some time to make it.
 	probeSlack = 1500 * time.Millisecond
-	// statusLimit is how long a Status call may take: it waits for nothing. One in slowStatus may wait for a processor for longer: what waited
-	// for OpenBao would be slow with each probe, which is one call in ten.
+	// statusLimit is how long a Status call may take: it waits for nothing, but for a processor.
 	statusLimit = time.Second
-	slowStatus  = 50
 )
 
 // options say how a world is made. The zero value is one Transit with its default role, and a provider with quick probes.
