@@ -12,10 +12,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/baokms/baokms/test/stack"
 )
 
 func main() {
@@ -50,7 +53,7 @@ func run(ctx context.Context, s *screen, keep bool) (played, closed error) {
 		if played != nil && ctx.Err() == nil {
 			w.explain()
 		}
-		closed = w.close()
+		closed = errors.Join(w.close(), stack.GiveBackPorts())
 	}()
 	if err := w.play(ctx); err != nil {
 		return err, nil

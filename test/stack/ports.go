@@ -82,7 +82,8 @@ func (p *portPool) take() error {
 		if err != nil {
 			return fmt.Errorf("looking for free ports: %w", err)
 		}
-		if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		// A file that its owner has removed between the two calls is nobody's lock any more.
+		if syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil || !stillThere(f) {
 			_ = f.Close()
 			continue
 		}
@@ -93,6 +94,32 @@ func (p *portPool) take() error {
 		return nil
 	}
 	return errors.New("looking for free ports: other programs that run the tests' servers have them all")
+}
+
+// stillThere reports whether the file's name is still its own.
+func stillThere(f *os.File) bool {
+	open, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	named, err := os.Stat(f.Name())
+	return err == nil && os.SameFile(open, named)
+}
+
+// GiveBackPorts gives up this program's ports when all of its servers have ended, and leaves no file behind. A program that does not call
+// it leaves empty files in the temporary directory, which the next one uses again.
+func GiveBackPorts() error { return ownPorts.giveBack() }
+
+func (p *portPool) giveBack() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var errs []error
+	for _, f := range p.held {
+		// First the name, then the lock: who has opened the file meanwhile finds that it is not there any more.
+		errs = append(errs, os.Remove(f.Name()), f.Close())
+	}
+	p.held, p.left = nil, nil
+	return errors.Join(errs...)
 }
 
 func loopback(port int) string {

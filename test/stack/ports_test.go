@@ -2,6 +2,7 @@ package stack
 
 import (
 	"net"
+	"os"
 	"strings"
 	"testing"
 )
@@ -45,6 +46,37 @@ func TestPortsAreNobodyElses(t *testing.T) {
 	}
 	if err := (&portPool{dir: dir}).take(); err != nil {
 		t.Errorf("after the third has ended: %v", err)
+	}
+}
+
+// TestPortsAreGivenBack: no file is left, whoever waited for the lock of a removed one does not get it, and the ports are there for others.
+func TestPortsAreGivenBack(t *testing.T) {
+	dir := t.TempDir()
+	p := &portPool{dir: dir}
+	for range blocks {
+		if err := p.take(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	waiting, err := os.Open(p.held[0].Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer waiting.Close()
+	if !stillThere(waiting) {
+		t.Error("the file of a held block counts as removed")
+	}
+	if err := p.giveBack(); err != nil {
+		t.Fatal(err)
+	}
+	if stillThere(waiting) {
+		t.Error("a removed file counts as a block's")
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+	if got, err := (&portPool{dir: dir}).free(1); err != nil || len(got) != 1 {
+		t.Errorf("afterwards another gets %v, %v", got, err)
 	}
 }
 
