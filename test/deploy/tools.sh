@@ -29,12 +29,12 @@ if ! fetch; then
 	fetch || { tail -n 3 "$work/log" >&2; fail "the package cannot be fetched: is there a network, and was apt-get update run as root? Or $byhand"; }
 fi
 mkdir -p "$dir"
-dpkg-deb -x "$work"/prometheus_*.deb "$work/root"
+dpkg-deb -x "$work"/prometheus_*.deb "$work/unpacked"
 for tool in "${tools[@]}"; do
-	if ! usable "$work/root/usr/bin/$tool"; then
-		ldd "$work/root/usr/bin/$tool" 2>&1 | grep 'not found' >&2 || true
+	if ! usable "$work/unpacked/usr/bin/$tool"; then
+		ldd "$work/unpacked/usr/bin/$tool" 2>&1 | grep 'not found' >&2 || true
 		fail "the package's $tool does not run on this machine: $byhand"
 	fi
-	mv "$work/root/usr/bin/$tool" "$dir/$tool"
+	mv "$work/unpacked/usr/bin/$tool" "$dir/$tool"
 done
 echo "tools: $("$dir/promtool" --version 2>&1 | head -n 1)"
